@@ -1,0 +1,46 @@
+"""The command line: `hopper-numba` and `python -m hopper_numba`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+# Each command is the module of its name, with a function main(argv) -> exit status.
+COMMANDS = {
+    "demo": "multiply matrices with every stage and check the results",
+    "doctor": "say what this machine has, what it lacks and how to mend it",
+    "reference": "print the reference of all instructions as Markdown",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The command and its arguments; those of the process by default.
+
+    Returns
+    -------
+    int
+        The command's exit status.
+
+    Raises
+    ------
+    SystemExit
+        For help and for a command that does not exist.
+    """
+    parser = argparse.ArgumentParser(prog="hopper-numba", description="Hopper kernels in Numba-CUDA.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, summary in COMMANDS.items():
+        commands.add_parser(name, help=summary, add_help=False)
+    args, rest = parser.parse_known_args(argv)
+    # Imported here, so that the doctor runs where a dependency of the other commands is broken.
+    return importlib.import_module(f"hopper_numba.{args.command}").main(rest)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,620 @@
+"""NumPy, CuPy, Torch, JAX and Numba arrays, and all others that speak DLPack or the CUDA array interface, in and out.
+
+`view` tells where an array of any kind lies. A `Kind` knows one library: how to view its arrays, on which stream it
+works just now, how to allocate a result. No library is imported here: one that made an array is in ``sys.modules``.
+
+Views are made at every call, so they are cheap: a type is looked up by its module's name once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import sys
+from types import TracebackType
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from cuda.bindings import driver
+from cuda.core import (
+    LEGACY_DEFAULT_STREAM,
+    PER_THREAD_DEFAULT_STREAM,
+    Buffer,
+    Device,
+    DeviceMemoryResource,
+    MemoryResource,
+    Stream,
+)
+from cuda.core.utils import StridedMemoryView
+
+NO_ORDER = -1
+"""In place of a stream: no work is put in order. DLPack and cuda.core have it so."""
+
+
+# Views ---------------------------------------------------------------------------------------------------------------
+
+
+class ArrayView:
+    """Where an array lies and how. Not to be changed; `view` makes it.
+
+    Attributes
+    ----------
+    ptr : int
+        Address of the first element.
+    shape : tuple of int
+    strides : tuple of int
+        In bytes.
+    dtype : numpy.dtype
+        NumPy's or ml_dtypes'.
+    device : int or None
+        Ordinal of the GPU; None for host memory.
+    readonly : bool
+    owner : object
+        Keeps the memory alive.
+    """
+
+    __slots__ = ("device", "dtype", "owner", "ptr", "readonly", "shape", "strides")
+
+    def __init__(
+        self,
+        ptr: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: np.dtype,
+        device: int | None = None,
+        readonly: bool = False,
+        owner: Any = None,
+    ) -> None:
+        self.ptr = ptr
+        self.shape = shape
+        self.strides = strides
+        self.dtype = dtype
+        self.device = device
+        self.readonly = readonly
+        self.owner = owner
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie in C order without gaps."""
+        expected = self.dtype.itemsize
+        for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if extent != 1 and stride != expected:
+                return 0 in self.shape
+            expected *= extent
+        return True
+
+    def __repr__(self) -> str:
+        place = "host" if self.device is None else f"GPU {self.device}"
+        return f"{type(self).__name__}({self.ptr:#x} on {place}, {self.shape}, strides {self.strides}, {self.dtype})"
+
+
+class HostArray(ArrayView):
+    """A view of host memory; its owner is a NumPy array of the same memory, shape, strides and dtype."""
+
+    __slots__ = ()
+
+
+class DeviceArray(ArrayView):
+    """A view of GPU memory, and the result for kinds of arrays that have no allocator of their own.
+
+    Exports the CUDA array interface and DLPack. The former has no code for bfloat16 and float8: they appear as void of
+    their size, which no consumer takes for numbers.
+
+    Attributes
+    ----------
+    stream : int or None
+        Handle of the stream on which its contents are made; None: they are there, or `owner`'s library knows.
+    """
+
+    __slots__ = ("__weakref__", "stream")
+
+    def __init__(self, *args: Any, stream: int | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.stream = stream
+
+    @property
+    def T(self) -> DeviceArray:
+        """The transposed view."""
+        return DeviceArray(
+            self.ptr,
+            self.shape[::-1],
+            self.strides[::-1],
+            self.dtype,
+            self.device,
+            self.readonly,
+            self,
+            stream=self.stream,
+        )
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        has_code = self.dtype.isbuiltin == 1
+        return {
+            "version": 3,
+            "shape": self.shape,
+            "strides": None if self.is_contiguous else self.strides,
+            "typestr": self.dtype.str if has_code else f"|V{self.dtype.itemsize}",
+            "data": (self.ptr, self.readonly),
+            "stream": None if self.stream is None else self.stream or 1,  # 1 is the legacy default stream there
+        }
+
+    def __dlpack_device__(self) -> tuple[int, int | None]:
+        return _DLPACK_CUDA, self.device
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Export; the consumer's stream (None: the legacy default stream) waits for the contents."""
+        if copy or dl_device not in (None, self.__dlpack_device__()):
+            raise BufferError(f"a DeviceArray exports its memory as it is; got copy={copy}, dl_device={dl_device}")
+        if stream != NO_ORDER and self.stream is not None:
+            order(self.stream, stream or 0, self.device)
+        itemsize = self.dtype.itemsize
+        is_bfloat16 = self.dtype == ml_dtypes.bfloat16
+        memory = StridedMemoryView.from_buffer(
+            Buffer.from_handle(self.ptr, math.prod(self.shape) * itemsize, owner=self),
+            self.shape,
+            tuple(stride // itemsize for stride in self.strides),
+            dtype=np.dtype(np.uint16) if is_bfloat16 else self.dtype,
+            is_readonly=self.readonly,
+        )
+        capsule = memory.__dlpack__(max_version=max_version)
+        if is_bfloat16:
+            _call_bfloat16(capsule)
+        return capsule
+
+
+_DLPACK_CPU, _DLPACK_CUDA, _DLPACK_BFLOAT = 1, 2, 4
+
+
+def _call_bfloat16(capsule: Any) -> None:
+    """Write bfloat16's type code into a DLPack capsule of uint16: cuda.core 1.2 imports bfloat16 but exports none."""
+    # offsets of DLTensor.dtype.code in dlpack.h's two structs
+    name, offset = b"dltensor_versioned", 52
+    is_valid, pointer_of = ctypes.pythonapi.PyCapsule_IsValid, ctypes.pythonapi.PyCapsule_GetPointer
+    is_valid.argtypes = pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    pointer_of.restype = ctypes.c_void_p
+    if not is_valid(capsule, name):
+        name, offset = b"dltensor", 20
+    ctypes.c_uint8.from_address(pointer_of(capsule, name) + offset).value = _DLPACK_BFLOAT
+
+
+def view(obj: Any, name: str = "array", stream: int = NO_ORDER) -> HostArray | DeviceArray:
+    """Tell where an array of any kind lies.
+
+    Parameters
+    ----------
+    obj : array
+    name : str, optional
+        What messages call it.
+    stream : int, optional
+        Handle of the stream that will use it, for kinds whose protocol puts the producer's work in order before that.
+
+    Returns
+    -------
+    HostArray or DeviceArray
+
+    Raises
+    ------
+    TypeError
+        If it is no array, or one whose memory does not hold its elements as they are.
+    """
+    return kind_of(obj, name).view(obj, name, stream)
+
+
+def device_array(obj: Any, name: str = "array") -> DeviceArray:
+    """As `view`, of an array in GPU memory.
+
+    Raises
+    ------
+    TypeError
+        As `view`, and for host memory.
+    """
+    found = view(obj, name)
+    if not isinstance(found, DeviceArray):
+        raise TypeError(f"{name} must be in GPU memory; got a {_type_name(obj)} in host memory")
+    return found
+
+
+# Kinds ---------------------------------------------------------------------------------------------------------------
+
+
+class Kind:
+    """A kind of arrays, here the one of which only the protocols are known: DLPack and the CUDA array interface.
+
+    Attributes
+    ----------
+    waits : bool
+        Whether work that reads such arrays has to be finished before a call returns: their memory may be reused as
+        soon as they are dropped, and their library cannot be told of a stream.
+    """
+
+    waits = True
+
+    def view(self, obj: Any, name: str, stream: int) -> HostArray | DeviceArray:
+        try:
+            if hasattr(obj, "__dlpack_device__"):
+                place = obj.__dlpack_device__()[0]
+                if place == _DLPACK_CPU:
+                    return _host_view(np.from_dlpack(obj))
+                if place != _DLPACK_CUDA:
+                    raise BufferError(f"its memory is of DLPack's device type {int(place)}")
+            memory = StridedMemoryView.from_any_interface(obj, stream_ptr=stream or 1)  # 0 is no stream there
+            return self._of_memory(memory, memory.dtype, obj)
+        except (BufferError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+            raise TypeError(f"{name}, a {_type_name(obj)}, cannot be read as GPU memory: {error}") from error
+
+    def _of_memory(self, memory: StridedMemoryView, dtype: np.dtype, obj: Any) -> DeviceArray:
+        shape, counts = memory.shape, memory.strides
+        if counts is None:
+            counts = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+        strides = tuple(count * dtype.itemsize for count in counts)
+        # the DLPack capsule that holds the memory dies with `memory`
+        return DeviceArray(memory.ptr, shape, strides, dtype, memory.device_id, memory.readonly, (memory, obj))
+
+    def stream(self, obj: Any) -> int | None:
+        """Handle of the stream on which the library works with `obj` just now; None if it has no such thing."""
+        return None
+
+    def empty(self, like: Any, shape: tuple[int, ...], dtype: np.dtype, device: int | None, stream: int) -> Any:
+        """A result, not yet written: in host memory if `device` is None, else to be written on `stream`."""
+        if device is None:
+            return np.empty(shape, dtype)
+        memory = _ExportedMemory(device).allocate(math.prod(shape) * dtype.itemsize)
+        ptr, strides = int(memory.handle), _strides(shape, dtype)
+        return DeviceArray(ptr, shape, strides, dtype, device, owner=memory, stream=stream)
+
+    def deliver(self, result: Any) -> Any:
+        """Make what `empty` gave the kind's own, now that the work that writes it is queued."""
+        return result
+
+    def written(self, obj: Any) -> None:
+        """Tell the library that its array `obj` was overwritten."""
+
+
+class OwnKind(Kind):
+    """`DeviceArray` and `HostArray` themselves."""
+
+    waits = False  # freeing a DeviceArray's memory waits for the device
+
+    def view(self, obj: Any, name: str, stream: int) -> HostArray | DeviceArray:
+        return obj
+
+    def stream(self, obj: Any) -> int | None:
+        return getattr(obj, "stream", None)
+
+
+class NumPyKind(Kind):
+    """NumPy arrays: in host memory, copied to the GPU and back."""
+
+    waits = False
+
+    def view(self, obj: Any, name: str, stream: int) -> HostArray | DeviceArray:
+        if isinstance(obj, np.ma.MaskedArray):
+            raise TypeError(f"{name} must not be a masked array: masks are not heeded. Pass {name}.filled(…)")
+        return _host_view(obj)
+
+
+class TorchKind(Kind):
+    """Torch tensors. They work on ``torch.cuda.current_stream()``."""
+
+    waits = False
+
+    def __init__(self) -> None:
+        self.torch = torch = sys.modules["torch"]
+        self.dtypes = {
+            getattr(torch, name): np.dtype(name)
+            for name in ("float16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64")
+        }
+        self.dtypes[torch.bfloat16] = np.dtype(ml_dtypes.bfloat16)
+        # torch.cuda.current_stream makes a Stream object, for 2 us more
+        self._stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (
+            lambda device: torch.cuda.current_stream(device).cuda_stream
+        )
+
+    def view(self, obj: Any, name: str, stream: int) -> HostArray | DeviceArray:
+        dtype = self.dtypes.get(obj.dtype)
+        if dtype is None or obj.requires_grad or obj.is_neg() or obj.layout is not self.torch.strided:
+            self._check(obj, name, dtype)
+        if not obj.is_cuda:
+            return self._host(obj, name)
+        itemsize = dtype.itemsize
+        return DeviceArray(
+            obj.data_ptr(),
+            tuple(obj.shape),
+            tuple([count * itemsize for count in obj.stride()]),
+            dtype,
+            obj.get_device(),
+            False,
+            obj,
+        )
+
+    def _check(self, obj: Any, name: str, dtype: np.dtype | None) -> None:
+        if obj.layout is not self.torch.strided:
+            raise TypeError(f"{name} must be a dense tensor; got layout {obj.layout}")
+        if dtype is None:
+            raise TypeError(f"{name}: no kernel takes tensors of {obj.dtype}")
+        if obj.is_neg():
+            raise TypeError(f"{name} holds its elements with the sign yet to be changed; pass {name}.resolve_neg()")
+        if obj.requires_grad and self.torch.is_grad_enabled():
+            raise TypeError(
+                f"{name} requires a gradient, and none is recorded here; pass {name}.detach(), or call under "
+                "torch.no_grad()"
+            )
+
+    def _host(self, obj: Any, name: str) -> HostArray:
+        if obj.device.type != "cpu":
+            raise TypeError(f"{name} must be a tensor in GPU or host memory; got one on {obj.device}")
+        obj = obj.detach()
+        if obj.dtype is self.torch.bfloat16:  # Torch gives NumPy no bfloat16
+            return _host_view(obj.view(self.torch.int16).numpy().view(ml_dtypes.bfloat16))
+        return _host_view(obj.numpy())
+
+    def stream(self, obj: Any) -> int | None:
+        device = obj.get_device()
+        return self._stream(device) if device >= 0 else None
+
+    def empty(self, like: Any, shape: tuple[int, ...], dtype: np.dtype, device: int | None, stream: int) -> Any:
+        if device is None or stream == self._stream(device):
+            return like.new_empty(shape)
+        cuda = self.torch.cuda
+        # on the stream that writes it: Torch hands out memory that earlier work of its stream may still use
+        with cuda.stream(cuda.ExternalStream(stream, device) if stream else cuda.default_stream(device)):
+            return like.new_empty(shape)
+
+    def written(self, obj: Any) -> None:
+        if not obj.is_inference():
+            self.torch.autograd.graph.increment_version(obj)  # so that a backward pass that needs the old values fails
+
+
+class CuPyKind(Kind):
+    """CuPy arrays. They work on ``cupy.cuda.get_current_stream()``."""
+
+    waits = False
+
+    def __init__(self) -> None:
+        self.cupy = sys.modules["cupy"]
+
+    def view(self, obj: Any, name: str, stream: int) -> HostArray | DeviceArray:
+        memory = obj.data
+        return DeviceArray(memory.ptr, obj.shape, obj.strides, obj.dtype, memory.device_id, False, obj)
+
+    def stream(self, obj: Any) -> int | None:
+        return self.cupy.cuda.get_current_stream(obj.data.device_id).ptr
+
+    def empty(self, like: Any, shape: tuple[int, ...], dtype: np.dtype, device: int | None, stream: int) -> Any:
+        cuda = self.cupy.cuda
+        if device is None or stream == cuda.get_current_stream(device).ptr:
+            return self.cupy.empty(shape, dtype)
+        wrap = getattr(cuda.Stream, "from_external", None)  # since CuPy 14, which deprecates the other
+        # CuPy's memory belongs to streams, as Torch's does
+        with wrap(stream_of(stream)) if wrap else cuda.ExternalStream(stream, device):
+            return self.cupy.empty(shape, dtype)
+
+
+class NumbaKind(Kind):
+    """Numba device arrays. They work on their own stream, which is the legacy default stream unless it was given."""
+
+    waits = False  # Numba's freeing waits for the device
+
+    def __init__(self) -> None:
+        self.cuda = sys.modules["numba.cuda"]
+
+    def _of_memory(self, memory: StridedMemoryView, dtype: np.dtype, obj: Any) -> DeviceArray:
+        return super()._of_memory(memory, obj.dtype, obj)  # the interface's typestr names no bfloat16
+
+    def stream(self, obj: Any) -> int | None:
+        return int(obj.stream)
+
+    def empty(self, like: Any, shape: tuple[int, ...], dtype: np.dtype, device: int | None, stream: int) -> Any:
+        return self.cuda.device_array(shape, dtype, stream=self.cuda.external_stream(stream) if stream else 0)
+
+
+class JaxKind(Kind):
+    """JAX arrays, which cannot be written to. Results are imported by DLPack."""
+
+    def view(self, obj: Any, name: str, stream: int) -> HostArray | DeviceArray:
+        if {device.platform for device in obj.devices()} == {"cpu"}:
+            return _host_view(np.asarray(obj))  # NumPy's DLPack takes no bfloat16
+        found = super().view(obj, name, stream)
+        found.readonly = True
+        return found
+
+    def deliver(self, result: Any) -> Any:
+        jax = sys.modules["jax"]
+        return jax.numpy.asarray(result) if isinstance(result, np.ndarray) else jax.dlpack.from_dlpack(result)
+
+
+# By the top-level package and the name of a type, or of one that it is derived from
+_KINDS: dict[tuple[str, str], type[Kind]] = {
+    ("hopper_numba", "ArrayView"): OwnKind,
+    ("numpy", "ndarray"): NumPyKind,
+    ("torch", "Tensor"): TorchKind,
+    ("cupy", "ndarray"): CuPyKind,
+    ("numba", "DeviceNDArrayBase"): NumbaKind,
+    ("jaxlib", "ArrayImpl"): JaxKind,
+}
+_of_type: dict[type, Kind] = {}
+_the = functools.cache(lambda kind: kind())
+
+
+def kind_of(obj: Any, name: str = "array") -> Kind:
+    """The kind of an array; there is one object for each.
+
+    Raises
+    ------
+    TypeError
+        If `obj` is no array; the message calls it `name`.
+    """
+    kind = _of_type.get(type(obj))
+    if kind is None:
+        kind = _of_type[type(obj)] = _find_kind(obj, name)
+    return kind
+
+
+def _find_kind(obj: Any, name: str) -> Kind:
+    for base in type(obj).__mro__:
+        kind = _KINDS.get((base.__module__.partition(".")[0], base.__name__))
+        if kind is not None:
+            return _the(kind)
+    if hasattr(type(obj), "__dlpack__") or hasattr(type(obj), "__cuda_array_interface__"):
+        return _the(Kind)
+    raise TypeError(
+        f"{name} must be an array of NumPy, CuPy, Torch, JAX or Numba, or one with __dlpack__ or "
+        f"__cuda_array_interface__; got {_type_name(obj)}"
+    )
+
+
+def _type_name(obj: Any) -> str:
+    return f"{type(obj).__module__}.{type(obj).__qualname__}".removeprefix("builtins.")
+
+
+def _host_view(array: np.ndarray) -> HostArray:
+    interface = array.__array_interface__
+    ptr, readonly = interface["data"]
+    return HostArray(ptr, array.shape, array.strides, array.dtype, None, readonly, array)
+
+
+def _strides(shape: tuple[int, ...], dtype: np.dtype) -> tuple[int, ...]:
+    return tuple(math.prod(shape[i + 1 :]) * dtype.itemsize for i in range(len(shape)))
+
+
+# Streams and devices -------------------------------------------------------------------------------------------------
+
+
+def stream_handle(stream: Any) -> int:
+    """The handle of a stream; of the legacy default stream, it is 0.
+
+    Parameters
+    ----------
+    stream : int or object
+        A handle, or a stream of cuda.core, Torch, CuPy or Numba, or any object with ``__cuda_stream__``.
+
+    Raises
+    ------
+    TypeError
+        If it is none of these.
+    """
+    if isinstance(stream, int) and not isinstance(stream, bool) and stream >= 0:
+        handle = stream
+    elif hasattr(stream, "__cuda_stream__"):
+        handle = stream.__cuda_stream__()[1]
+    elif hasattr(stream, "cuda_stream"):  # Torch's, where it is too old for the protocol
+        handle = stream.cuda_stream
+    else:
+        raise TypeError(f"stream must be a handle or an object with __cuda_stream__; got {stream!r}")
+    return 0 if handle == 1 else int(handle)
+
+
+def stream_of(handle: int) -> Stream:
+    """cuda.core's stream of a handle."""
+    if handle > 2:
+        return Stream.from_handle(handle)
+    return PER_THREAD_DEFAULT_STREAM if handle == 2 else LEGACY_DEFAULT_STREAM
+
+
+def order(before: int, after: int, device: int | None) -> None:
+    """Make work queued on the stream `after` from now on wait for what is queued on `before`."""
+    if before != after:
+        with on_device(device):
+            stream_of(after).wait(stream_of(before))
+
+
+class on_device:
+    """Makes a GPU the thread's current one within a with statement.
+
+    Parameters
+    ----------
+    device : int or None
+        None leaves things as they are.
+    """
+
+    __slots__ = ("device", "previous")
+
+    def __init__(self, device: int | None) -> None:
+        self.device, self.previous = device, None
+
+    def __enter__(self) -> None:
+        if self.device is not None:
+            status, current = driver.cuCtxGetDevice()
+            if status != driver.CUresult.CUDA_SUCCESS or int(current) != self.device:
+                self.previous = driver.cuCtxGetCurrent()[1]
+                Device(self.device).set_current()
+
+    def __exit__(self, kind: type | None, value: BaseException | None, traceback: TracebackType | None) -> None:
+        if self.previous is not None and int(self.previous):
+            driver.cuCtxSetCurrent(self.previous)
+
+
+# Memory --------------------------------------------------------------------------------------------------------------
+
+
+class _ExportedMemory(MemoryResource):
+    """Memory whose freeing waits for the device.
+
+    Consumers of DLPack and of the CUDA array interface drop it while work of theirs, on streams unknown here, is still
+    queued. So it cannot come from a pool that hands it out again in the order of one stream.
+    """
+
+    def __init__(self, device: int) -> None:
+        self._device = device
+
+    def allocate(self, size: int, *, stream: Any = None) -> Buffer:
+        with on_device(self._device):
+            status, pointer = driver.cuMemAlloc(max(size, 1))
+            if status != driver.CUresult.CUDA_SUCCESS:
+                raise MemoryError(f"{size} bytes on GPU {self._device}: {status.name}")
+            return Buffer.from_handle(pointer, size, mr=self)
+
+    def deallocate(self, ptr: Any, size: int, *, stream: Any = None) -> None:
+        with on_device(self._device):
+            driver.cuMemFree(ptr)
+
+    @property
+    def is_device_accessible(self) -> bool:
+        return True
+
+    @property
+    def is_host_accessible(self) -> bool:
+        return False
+
+    @property
+    def device_id(self) -> int:
+        return self._device
+
+
+def scratch(shape: tuple[int, ...], dtype: np.dtype, device: int, stream: int) -> DeviceArray:
+    """GPU memory in C order, for use on one stream; `device` is current."""
+    Device(device).set_current()  # cuda.core wants to have done so itself
+    memory = DeviceMemoryResource(device).allocate(math.prod(shape) * dtype.itemsize, stream=stream_of(stream))
+    return DeviceArray(int(memory.handle), shape, _strides(shape, dtype), dtype, device, owner=memory, stream=stream)
+
+
+def to_device(array: np.ndarray, device: int, stream: int) -> DeviceArray:
+    """Copy a NumPy array of any strides to a GPU, into C order; `device` is current. Returns when it is read."""
+    packed = np.ascontiguousarray(array)
+    result = scratch(packed.shape, packed.dtype, device, stream)
+    result.owner.copy_from(_host_buffer(packed), stream=stream_of(stream))
+    stream_of(stream).sync()  # where the array is pinned, the copy has only begun
+    return result
+
+
+def to_host(result: DeviceArray, array: np.ndarray) -> None:
+    """Copy what `scratch` gave to a NumPy array of any strides, when its stream has written it."""
+    packed = array if array.flags.c_contiguous else np.empty(array.shape, array.dtype)
+    stream = stream_of(result.stream or 0)
+    result.owner.copy_to(_host_buffer(packed), stream=stream)
+    stream.sync()
+    if packed is not array:
+        array[...] = packed
+
+
+def _host_buffer(array: np.ndarray) -> Buffer:
+    return Buffer.from_handle(array.__array_interface__["data"][0], array.nbytes, owner=array)

@@ -1,0 +1,276 @@
+"""From a Python function to a cubin for sm_90a: Numba, libNVVM to LTO-IR, nvJitLink; and what ptxas says on the way.
+
+The PTX route would assemble relocatable code, in which ptxas drops `setmaxnreg`. Nothing here needs a GPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import re
+import subprocess
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FunctionType, SimpleNamespace
+from typing import Any
+
+import numba.cuda.compiler
+import numba.cuda.dispatcher
+from cuda.core import Linker, LinkerOptions, ObjectCode
+from cuda.core.utils import FileStreamProgramCache
+from cuda.pathfinder import find_nvidia_binary_utility
+from llvmlite import ir
+from llvmlite.ir.values import ArgumentAttributes
+from numba import cuda
+from numba.cuda import cgutils
+from numba.cuda.core.compiler_lock import global_compiler_lock
+from numba.cuda.cudadrv.nvvm import NvvmWarning
+
+from hopper_numba.fingerprint import Unknown, fingerprint, reached
+from hopper_numba.intrinsics.types import DESCRIPTOR
+
+TARGET = (9, 0, "a")
+ARCH = "sm_90a"
+FINDINGS = re.compile(r"[^\n]*\(C75(?:04|08|1\d)\)[^\n]*|[^\n]*[Pp]otential Performance Loss[^\n]*")
+
+
+class PtxasWarning(UserWarning):
+    """What ptxas did to a kernel that its author did not ask for: spills, serialised WGMMA, a dropped setmaxnreg."""
+
+
+class CompileError(RuntimeError):
+    """libNVVM or nvJitLink refused a kernel."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Resources:
+    """What a kernel takes, as ptxas reports it.
+
+    Attributes
+    ----------
+    registers : int
+        Per thread at launch.
+    static_shared : int
+        Bytes of statically allocated shared memory a block.
+    stack, spill_stores, spill_loads : int
+        Bytes a thread.
+    """
+
+    registers: int
+    static_shared: int
+    stack: int
+    spill_stores: int
+    spill_loads: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """A kernel compiled for one signature.
+
+    Attributes
+    ----------
+    name : str
+        The entry's symbol.
+    cubin : bytes
+    ptx : str
+    log : str
+        nvJitLink's and ptxas's.
+    """
+
+    name: str
+    cubin: bytes
+    ptx: str
+    log: str
+
+    @functools.cached_property
+    def resources(self) -> Resources:
+        """Registers, shared memory, stack and spills."""
+        find = lambda pattern: int(found[1]) if (found := re.search(pattern, self.log)) else 0  # noqa: E731
+        return Resources(
+            registers=find(r"Used (\d+) registers"),
+            static_shared=find(r"(\d+) bytes smem"),
+            stack=find(r"(\d+) bytes stack frame"),
+            spill_stores=find(r"(\d+) bytes spill stores"),
+            spill_loads=find(r"(\d+) bytes spill loads"),
+        )
+
+    @functools.cached_property
+    def findings(self) -> list[str]:
+        """What ptxas did that slows the kernel or changes its meaning."""
+        found = [line.strip() for line in FINDINGS.findall(self.log)]
+        if self.resources.spill_stores or self.resources.spill_loads:
+            spilt = (self.resources.spill_stores, self.resources.spill_loads)
+            found.append("registers spill: %d bytes stored, %d bytes loaded a thread" % spilt)
+        return found
+
+    @functools.cached_property
+    def sass(self) -> str:
+        """The machine code, disassembled by nvdisasm.
+
+        Raises
+        ------
+        RuntimeError
+            If nvdisasm is not installed.
+        """
+        nvdisasm = find_nvidia_binary_utility("nvdisasm")
+        if nvdisasm is None:
+            raise RuntimeError("nvdisasm was not found: pip install nvidia-cuda-nvdisasm")
+        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+            file.write(self.cubin)
+            file.flush()
+            return subprocess.run([nvdisasm, file.name], capture_output=True, text=True, check=True).stdout
+
+    def to_bytes(self) -> bytes:
+        return json.dumps([self.name, self.ptx, self.log]).encode() + b"\n" + self.cubin
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Compiled:
+        head, _, cubin = data.partition(b"\n")
+        name, ptx, log = json.loads(head)
+        return cls(name, cubin, ptx, log)
+
+
+# A tensor map travels as a __grid_constant__ parameter ---------------------------------------------------------------
+
+
+class _ByValue(ArgumentAttributes):
+    """NVVM's IR takes a bare `byval`; llvmlite would print the typed form."""
+
+    def _to_list(self, type_: Any) -> list[str]:
+        return ["byval", "align 64"]
+
+
+def _mark_grid_constants(kernel: Any) -> None:
+    indices = [i for i, argument in enumerate(kernel.args) if argument.type == DESCRIPTOR.as_pointer()]
+    for i in indices:
+        kernel.args[i].attributes = _ByValue()
+    if indices:
+        module = kernel.module
+        listed = module.add_metadata([ir.Constant(ir.IntType(32), i + 1) for i in indices])
+        annotation = module.add_metadata((kernel, ir.MetaDataString(module, "grid_constant"), listed))
+        cgutils.get_or_insert_named_metadata(module, "nvvm.annotations").add(annotation)
+
+
+def _extend_kernel_fixup() -> None:
+    """Let Numba's last touch to a kernel mark its tensor maps too; it acts on nothing else."""
+    plain = numba.cuda.compiler.kernel_fixup
+
+    def kernel_fixup(kernel: Any, debug: bool) -> None:
+        plain(kernel, debug)
+        _mark_grid_constants(kernel)
+
+    numba.cuda.compiler.kernel_fixup = kernel_fixup
+    numba.cuda.dispatcher.kernel_fixup = kernel_fixup  # imported there by name
+
+
+_extend_kernel_fixup()
+
+
+@contextmanager
+def _hopper_target() -> Iterator[None]:
+    """Device functions ask the current device for its target: it is Hopper's, whatever this machine has."""
+    asked = numba.cuda.dispatcher.get_current_device
+    numba.cuda.dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=TARGET)
+    try:
+        yield
+    finally:
+        numba.cuda.dispatcher.get_current_device = asked
+
+
+# Compiling -----------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def disk_cache() -> FileStreamProgramCache | None:
+    """The cache of compiled kernels: HOPPER_NUMBA_CACHE_DIR, or a folder under the user's cache; empty disables it."""
+    default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "hopper_numba"
+    folder = os.environ.get("HOPPER_NUMBA_CACHE_DIR", str(default))
+    return FileStreamProgramCache(folder) if folder else None
+
+
+def compile_kernel(
+    function: FunctionType, signature: tuple, threads: int, min_blocks: int = 1, fastmath: bool = False
+) -> Compiled:
+    """Compile a kernel for sm_90a, or find it in the disk cache.
+
+    Parameters
+    ----------
+    function : function
+    signature : tuple of Numba types
+        Of its arguments.
+    threads : int
+        Threads of a block.
+    min_blocks : int
+        Blocks that shall fit on an SM; limits the registers.
+    fastmath : bool
+
+    Returns
+    -------
+    Compiled
+
+    Warns
+    -----
+    PtxasWarning
+        For every finding.
+
+    Raises
+    ------
+    CompileError
+        If libNVVM warns, or nvJitLink fails.
+    numba.cuda.core.errors.NumbaError
+        If the kernel cannot be typed.
+    """
+    cache = disk_cache()
+    key = None
+    if cache is not None:
+        try:
+            key = fingerprint(function, signature, threads, min_blocks, fastmath, ARCH)
+        except Unknown:
+            cache = None
+    stored = cache.get(key) if cache is not None else None
+    compiled = Compiled.from_bytes(stored) if stored else _compile(function, signature, threads, min_blocks, fastmath)
+    if cache is not None and not stored:
+        cache[key] = compiled.to_bytes()
+    for finding in compiled.findings:
+        warnings.warn(f"{function.__qualname__}: {finding}", PtxasWarning, stacklevel=3)
+    return compiled
+
+
+@global_compiler_lock
+def _compile(function: FunctionType, signature: tuple, threads: int, min_blocks: int, fastmath: bool) -> Compiled:
+    with _hopper_target(), warnings.catch_warnings():
+        # libNVVM drops what it warns about
+        warnings.simplefilter("error", NvvmWarning)
+        try:
+            ltoir, _ = cuda.compile(
+                function,
+                signature,
+                cc=TARGET,
+                output="ltoir",
+                device=False,
+                abi="numba",
+                fastmath=fastmath,
+                # without min_blocks ptxas ignores setmaxnreg
+                launch_bounds=(threads, min_blocks),
+            )
+        except NvvmWarning as warning:
+            raise CompileError(f"{function.__qualname__}: libNVVM: {warning}") from None
+    ptx, _ = _link(ltoir, "ptx", ptx=True)
+    cubin, log = _link(ltoir, "cubin", ptxas_options=["-v"])
+    name = re.search(r"Compiling entry function '([^']+)'", log)
+    if name is None:
+        raise CompileError(f"{function.__qualname__}: nvJitLink names no entry:\n{log}")
+    return Compiled(name[1], cubin.code, ptx.code.decode(), log)
+
+
+def _link(ltoir: bytes, output: str, **options: Any) -> tuple[ObjectCode, str]:
+    linker = Linker(ObjectCode.from_ltoir(ltoir), options=LinkerOptions(arch=ARCH, link_time_optimization=True, **options))
+    try:
+        return linker.link(output), linker.get_info_log()
+    except RuntimeError as error:
+        raise CompileError(f"{error}\n{linker.get_error_log()}") from error

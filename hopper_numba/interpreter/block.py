@@ -1,0 +1,127 @@
+"""A block of threads and what they share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .arrays import SharedArray, nbytes_of
+from .barriers import Barrier, NamedBarrier
+from .collectives import Together, WarpSync
+from .memory import BASE, SharedMemory
+
+
+class Thread:
+    """A thread of a block.
+
+    Attributes
+    ----------
+    index : int
+        Its number in the block, x fastest.
+    lane, warp, warp_group : int
+    position : tuple of int
+        ``cuda.threadIdx``.
+    block : Block
+    waiting : tuple or None
+        What it waits for, and a detail for the description.
+    exited : bool
+    open_bulk, bulk : list
+        Bulk stores not committed yet; groups of committed ones.
+    """
+
+    __slots__ = (
+        "block", "bulk", "exited", "greenlet", "index", "lane", "open_bulk", "position", "resume", "waiting", "warp",
+        "warp_group",
+    )
+
+    def __init__(self, block: Block, index: int, position: tuple[int, int, int]) -> None:
+        self.block, self.index, self.position = block, index, position
+        self.lane, self.warp, self.warp_group = index % 32, index // 32, index // 128
+        self.waiting: tuple[Any, Any] | None = None
+        self.exited = False
+        self.open_bulk: list[Any] = []
+        self.bulk: list[list[Any]] = []
+        self.greenlet: Any = None
+        self.resume: Any = None
+
+    def __repr__(self) -> str:
+        return f"<thread {self.index} of block {self.block.index}>"
+
+
+class Block:
+    """A block: its threads, its shared memory, its barriers.
+
+    Parameters
+    ----------
+    machine : Machine
+    index : tuple of int
+        ``cuda.blockIdx``.
+    rank : int
+        In its cluster.
+    shape : tuple of int
+        ``cuda.blockDim``.
+    dynamic_shared : int
+        Bytes.
+
+    Attributes
+    ----------
+    size, live : int
+        Threads; threads that have not exited.
+    layouts : list of (int, Shared)
+        What the kernel says its shared memory is, and from where on.
+    """
+
+    def __init__(
+        self, machine: Any, index: tuple[int, int, int], rank: int, shape: tuple[int, int, int], dynamic_shared: int
+    ) -> None:
+        self.machine, self.index, self.rank, self.shape = machine, index, rank, shape
+        places = [(x, y, z) for z in range(shape[2]) for y in range(shape[1]) for x in range(shape[0])]
+        self.threads = [Thread(self, i, place) for i, place in enumerate(places)]
+        self.size = self.live = len(places)
+        self.memory = SharedMemory(dynamic_shared, machine.fault)
+        self.barriers: dict[int, Barrier] = {}
+        self.named: dict[int, NamedBarrier] = {}
+        self.layouts: dict[int, Any] = {}
+        self._static: dict[tuple, SharedArray] = {}
+        self.warps = [Together(machine, "warp", part, 32) for part in self._parts(32)]
+        self.warp_groups = [Together(machine, "warp group", part, 128) for part in self._parts(128)]
+        self.warp_syncs = [WarpSync(machine, part) for part in self._parts(32)]
+        self.matrix_units: dict[int, Any] = {}
+
+    def _parts(self, size: int) -> list[list[Thread]]:
+        return [self.threads[i : i + size] for i in range(0, self.size, size)]
+
+    def thread_exited(self, thread: Thread) -> None:
+        """Count a thread out, at its end."""
+        thread.exited = True
+        self.live -= 1
+        for barrier in self.named.values():
+            barrier.thread_exited()
+        self.warp_syncs[thread.warp].thread_exited()
+        self.warps[thread.warp].thread_exited()
+        self.warp_groups[thread.warp_group].thread_exited()
+
+    def static_array(self, site: tuple, name: str, shape: tuple[int, ...], dtype: np.dtype, alignment: int) -> SharedArray:
+        """The static shared array that a place in the source declares, one for the block."""
+        key = (*site, shape, dtype.name, alignment)
+        if key not in self._static:
+            address = self.memory.allocate(nbytes_of(shape, dtype), alignment)
+            self._static[key] = SharedArray.at(self.machine, name, self.memory, address, shape, dtype)
+        return self._static[key]
+
+    def dynamic_array(self, name: str, dtype: np.dtype) -> SharedArray:
+        """All dynamic shared memory as an array."""
+        shape = (self.memory.dynamic // dtype.itemsize,)
+        return SharedArray.at(self.machine, name, self.memory, BASE, shape, dtype)
+
+    def name_of(self, address: int) -> str:
+        """What the layout calls a place in shared memory, or its address."""
+        for base, layout in self.layouts.items():
+            offsets = getattr(layout, "offsets", {})
+            for name, member in getattr(layout, "members", {}).items():
+                within = address - base - offsets[name]
+                if 0 <= within < member.nbytes:
+                    count = getattr(member, "count", None)
+                    return name if count is None else f"{name}[{within // (member.nbytes // count)}]"
+        return f"at {address:#x}"

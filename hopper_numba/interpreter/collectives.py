@@ -1,0 +1,133 @@
+"""What a warp or a warp group does together: its threads meet, the last one does it for all."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from .errors import DivergenceError
+from .source import MARK, role, site_of
+
+
+class Together:
+    """The threads of a warp or warp group, and the instruction at which some of them already are.
+
+    Parameters
+    ----------
+    machine : Machine
+    scope : {"warp", "warp group"}
+    members : list of Thread
+        In lane order.
+    size : int
+        Threads that a whole one has.
+    """
+
+    def __init__(self, machine: Any, scope: str, members: list[Any], size: int) -> None:
+        self.machine, self.scope, self.members, self.size = machine, scope, members, size
+        self.operands: list[Any] = [None] * size
+        self.results: list[Any] = self.operands
+        self.count = 0
+        self.waiters: list[Any] = []
+        self.meaning: Any = None
+        self.code: Any = None
+        self.at = 0
+        self.first = members[0].index
+
+    def execute(self, meaning: Callable[[list], list], operands: Any) -> Any:
+        """Meet; then the result of the executing thread."""
+        thread = self.machine.thread
+        frame = sys._getframe(2)
+        while MARK not in frame.f_globals:
+            frame = frame.f_back  # type: ignore[assignment]
+        # a closure made anew by each thread has one code
+        meant = getattr(meaning, "__code__", meaning)
+        if self.count == 0:
+            if len(self.members) < self.size or any(member.exited for member in self.members):
+                raise self.diverged([thread])
+            self.meaning, self.code, self.at = meant, frame.f_code, frame.f_lasti
+        elif self.meaning is not meant or self.code is not frame.f_code or self.at != frame.f_lasti:
+            raise self.diverged([*self.waiters])
+        position = thread.index - self.first
+        self.operands[position] = operands
+        self.count += 1
+        if self.count < self.size:
+            self.waiters.append(thread)
+            self.machine.scheduler.block((self, None))
+            return self.results[position]
+        given, self.operands, self.count = self.operands, [None] * self.size, 0
+        self.machine.acting = self
+        results = self.results = meaning(given)
+        self.machine.acting = None
+        self.machine.scheduler.wake(self.waiters)
+        return results[position]
+
+    def diverged(self, present: list[Any]) -> DivergenceError:
+        """The error of an instruction that only the threads of `present` execute."""
+        here = [site_of(t, self.machine.frame_of(t)) for t in present]
+        what = here[0].instruction or here[0].text or "an instruction"
+        lines = [f"{what} is executed by part of {self}: a whole {self.scope} of {self.size} threads must, together"]
+        lines.append(f"    present: {role(t.index for t in present)} at {here[0]}")
+        groups: dict[tuple, list[int]] = {}
+        for member in self.members:
+            if member not in present:
+                at = "exited" if member.exited else f"at {site_of(member, self.machine.frame_of(member))}"
+                groups.setdefault((at,), []).append(member.index)
+        lines += [f"    absent: {role(threads)}, {at}" for (at,), threads in groups.items()]
+        if len(self.members) < self.size:
+            lines.append(f"    the block has only {len(self.members)} threads there")
+        return self.machine.fault(DivergenceError, "\n".join(lines), site=here[0])
+
+    def thread_exited(self) -> None:
+        """Whoever waits for a thread that exited waits in vain."""
+        if self.count:
+            raise self.diverged([*self.waiters])
+
+    def describe(self, detail: Any) -> str:
+        """What the waiting threads lack."""
+        return f"for the rest of {self}: {self.size - self.count} of {self.size} threads missing"
+
+    def __str__(self) -> str:
+        return f"{self.scope} {self.first // self.size}"
+
+
+class WarpSync:
+    """``cuda.syncwarp``: threads of a warp that name the same mask meet, wherever they are."""
+
+    def __init__(self, machine: Any, members: list[Any]) -> None:
+        self.machine, self.members = machine, members
+        self.waiting: dict[int, list[Any]] = {}
+
+    def sync(self, mask: int) -> None:
+        """Wait for the threads of `mask` that have not exited."""
+        self.machine.step()
+        thread = self.machine.thread
+        if not mask >> thread.lane & 1:
+            raise self.machine.fault(DivergenceError, f"cuda.syncwarp: mask {mask:#x} lacks the executing lane")
+        waiters = self.waiting.setdefault(mask, [])
+        waiters.append(thread)
+        if not self._complete(mask, thread):
+            self.machine.scheduler.block((self, mask))
+
+    def _complete(self, mask: int, thread: Any) -> bool:
+        waiters = self.waiting[mask]
+        if len(waiters) < len(self._wanted(mask)):
+            return False
+        if thread in waiters:
+            waiters.remove(thread)
+        self.machine.scheduler.wake(waiters)
+        return True
+
+    def _wanted(self, mask: int) -> list[Any]:
+        return [t for t in self.members if mask >> t.lane & 1 and not t.exited]
+
+    def thread_exited(self) -> None:
+        """Nobody waits for a thread that exited."""
+        for mask, waiters in self.waiting.items():
+            if waiters:
+                self._complete(mask, None)
+
+    def describe(self, mask: int) -> str:
+        """What the waiting threads lack."""
+        wanted = self._wanted(mask)
+        return f"in syncwarp({mask:#x}): {len(wanted) - len(self.waiting[mask])} of {len(wanted)} threads missing"

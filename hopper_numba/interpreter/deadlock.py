@@ -1,0 +1,53 @@
+"""The report when nobody can run: who waits where, and for what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .barriers import Barrier, NamedBarrier
+from .collectives import Together
+from .errors import DeadlockError, InterpreterError
+from .source import role, site_of
+
+
+def stuck(machine: Any, blocks: list[Any]) -> InterpreterError:
+    """The error of blocks none of whose threads can run."""
+    for block in blocks:
+        for together in (*block.warps, *block.warp_groups):
+            if together.count and _waits_in_vain(together):
+                return together.diverged([*together.waiters])
+    lines = ["no thread can run, and no asynchronous work is left that would change it"]
+    first = None
+    for block in blocks:
+        lines.append(f"  block {block.index}:")
+        groups: dict[tuple[str, str], list[Any]] = {}
+        for thread in block.threads:
+            if thread.exited:
+                key = ("", "exited")
+            else:
+                site = site_of(thread, machine.frame_of(thread))
+                reason, detail = thread.waiting or (None, None)
+                key = (str(site), reason.describe(detail) if reason is not None else "runs, and only reads")
+                first = first or site
+            groups.setdefault(key, []).append(thread)
+        for (place, reason), threads in groups.items():
+            who = role(thread.index for thread in threads)
+            if not place:
+                lines.append(f"    {who}: exited")
+            else:
+                lines += [f"    {who}: at {place}", f"        {reason}"]
+    if first is None:
+        return DeadlockError("\n".join(lines))
+    return DeadlockError("\n".join(lines), block=first.thread.block.index, filename=first.filename, line=first.line)
+
+
+def _waits_in_vain(together: Together) -> bool:
+    """Whether the absent are where only the present could help: exited, or at another instruction of several threads.
+
+    One that waits on an mbarrier may be the victim of a deadlock elsewhere.
+    """
+    absent = [t for t in together.members if t not in together.waiters]
+    reasons = [t.waiting[0] for t in absent if not t.exited and t.waiting is not None]
+    return not any(isinstance(reason, Barrier) for reason in reasons) and all(
+        isinstance(reason, Together | NamedBarrier) for reason in reasons
+    )

@@ -1,0 +1,100 @@
+"""What the interpreter raises. Each kind of fault has a class, and a `kind` that stays the same."""
+
+from __future__ import annotations
+
+
+class InterpreterError(RuntimeError):
+    """A fault of an interpreted kernel.
+
+    Attributes
+    ----------
+    kind : str
+        Its name in reports.
+    block : tuple of int or None
+        The index of the block it happened in.
+    thread : int or None
+        The number, in its block, of the thread at fault; None where several are.
+    filename : str
+    line : int
+        Where in the kernel's source; 0 where unknown.
+    """
+
+    kind = "fault"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        block: tuple[int, ...] | None = None,
+        thread: int | None = None,
+        filename: str = "",
+        line: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.block, self.thread, self.filename, self.line = block, thread, filename, line
+
+
+class OutOfBoundsError(InterpreterError):
+    """An access outside an array, or outside the block's shared memory."""
+
+    kind = "out-of-bounds"
+
+
+class MisalignedError(InterpreterError):
+    """An access at an address that is no multiple of what it must be."""
+
+    kind = "misaligned"
+
+
+class UninitialisedReadError(InterpreterError):
+    """A read of memory that nobody wrote."""
+
+    kind = "uninitialised-read"
+
+
+class ReadBeforeArrivalError(UninitialisedReadError):
+    """A read of shared memory that a TMA load is still to write."""
+
+    kind = "read-before-arrival"
+
+
+class OverwriteError(InterpreterError):
+    """A write of shared memory that a TMA load is still to write."""
+
+    kind = "data-race"
+
+
+class BarrierError(InterpreterError):
+    """A barrier used in a way that it does not have."""
+
+    kind = "phase-overrun"
+
+
+class DivergenceError(InterpreterError):
+    """An instruction of a whole warp or warp group that a part of it executes."""
+
+    kind = "divergent-collective"
+
+
+class AccumulatorInFlightError(InterpreterError):
+    """An accumulator read before ``wgmma.wait_group(acc, 0)``."""
+
+    kind = "accumulator-in-flight"
+
+
+class UnfinishedError(InterpreterError):
+    """A block that ends before its asynchronous work has."""
+
+    kind = "unfinished-at-exit"
+
+
+class DeadlockError(InterpreterError):
+    """No thread can run, and no asynchronous work is left that could help."""
+
+    kind = "deadlock"
+
+
+class OperandError(InterpreterError, TypeError):
+    """Operands that do not fit each other, which the compiler would have refused."""
+
+    kind = "operands"

@@ -1,0 +1,415 @@
+"""The machine that an instruction's meaning calls (`hopper_numba.intrinsics.machine`): one for each launch."""
+
+from __future__ import annotations
+
+import contextvars
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from greenlet import GreenletExit, greenlet
+
+from hopper_numba.intrinsics.tiles import Shared, as_dtype
+from hopper_numba.intrinsics.types import GlobalElement, SharedView
+
+from .barriers import Barrier, NamedBarrier
+from .block import Block, Thread
+from .copies import Load, Store, check_map
+from .deadlock import stuck
+from .errors import BarrierError, DivergenceError, InterpreterError, OperandError, OutOfBoundsError, UnfinishedError
+from .matrices import Accumulator, MatrixUnit, check_operands, zeros
+from .memory import BASE
+from .scheduler import Scheduler
+from .source import Site, role, site_of
+
+
+class Machine:
+    """Runs the blocks of a launch.
+
+    Parameters
+    ----------
+    grid, block : tuple of int
+        Three extents each.
+    dynamic_shared : int
+        Bytes of dynamic shared memory of a block.
+    seed : int
+        Of the schedule.
+
+    Attributes
+    ----------
+    thread : Thread or None
+        The one that runs.
+    acting : Together or None
+        The warp or warp group whose instruction is being executed.
+    budget : int
+        Steps until the thread is interrupted. Arrays count it down themselves, being the hottest.
+    spins : int
+        Interruptions since anything but a read happened.
+    """
+
+    def __init__(self, grid: tuple[int, int, int], block: tuple[int, int, int], dynamic_shared: int, seed: int) -> None:
+        self.grid, self.block_shape, self.dynamic = grid, block, dynamic_shared
+        self.thread: Any = None
+        self.acting: Any = None
+        self.spins = 0
+        self.blocks: list[Block] = []
+        self.scheduler = Scheduler(self, seed, lambda: stuck(self, self.blocks))
+        self.budget = self.scheduler.next_interruption()
+
+    # Running --------------------------------------------------------------------------------------------------------
+
+    def run(self, function: Callable, args: tuple, places: list[tuple[tuple[int, int, int], int]]) -> None:
+        """Run co-resident blocks: `places` are their indices and their ranks in the cluster."""
+        self.blocks = [Block(self, index, rank, self.block_shape, self.dynamic) for index, rank in places]
+        threads = [thread for block in self.blocks for thread in block.threads]
+        for thread in threads:
+            thread.greenlet = greenlet(self._execute)
+            thread.greenlet.gr_context = contextvars.copy_context()
+            thread.resume = thread.greenlet.switch
+        starts = [_Start(thread, function, args) for thread in threads]
+        for thread, start in zip(threads, starts, strict=True):
+            thread.resume = start
+        try:
+            self.scheduler.run(threads)
+            for block in self.blocks:
+                self._finish(block)
+        finally:
+            self._kill(threads)
+            self.scheduler.work.clear()
+
+    def _execute(self, thread: Thread, function: Callable, args: tuple) -> None:
+        """What the greenlet of a thread does."""
+        try:
+            function(*args)
+            thread.block.thread_exited(thread)
+        except GreenletExit:
+            raise
+        except InterpreterError:
+            raise
+        except Exception as error:
+            error.add_note(f"raised by a kernel in {self._where(thread)}")
+            raise
+
+    def _kill(self, threads: list[Thread]) -> None:
+        """End the threads that an error left behind; they refer to the machine, and it to them."""
+        for thread in threads:
+            if thread.greenlet is not None and not thread.greenlet.dead:
+                thread.greenlet.throw(GreenletExit)
+            thread.greenlet = thread.resume = None
+
+    def _finish(self, block: Block) -> None:
+        """Check that a block whose threads have exited left nothing behind."""
+        work = [operation for operation in self.scheduler.work if getattr(operation, "memory", None) is block.memory]
+        for operation in work:
+            if isinstance(operation, Load):
+                raise self.fault(
+                    UnfinishedError,
+                    f"the block ended before this TMA load arrived: nobody waits for barrier {operation.barrier.name}, "
+                    f"phase {operation.barrier.phase}",
+                    site=operation.site,
+                )
+        for unit in block.matrix_units.values():
+            unit.finish()
+        for thread in block.threads:
+            for store in (*thread.open_bulk, *(store for group in thread.bulk for store in group)):
+                if not store.was_awaited:
+                    missing = "tma.commit_group and tma.wait_group_read" if store in thread.open_bulk else "a tma wait"
+                    raise self.fault(
+                        UnfinishedError,
+                        f"the block ended while this TMA store may still read its shared memory: {missing} must come before",
+                        site=store.site,
+                    )
+                store.write()
+
+    # Faults ---------------------------------------------------------------------------------------------------------
+
+    def _where(self, thread: Thread) -> str:
+        who = f"thread {thread.index} (warp {thread.warp}, lane {thread.lane})"
+        if self.acting is not None and thread is self.thread:
+            who = f"{self.acting}, {self.acting.size} threads"
+        return f"block {thread.block.index}, {who}"
+
+    def fault(
+        self,
+        kind: type[InterpreterError],
+        message: str,
+        *,
+        site: Site | None = None,
+        issued: Site | None = None,
+        warp_group: int | None = None,
+    ) -> InterpreterError:
+        """The error `kind`, with the place in the kernel: of `site`, or where the running thread is.
+
+        Parameters
+        ----------
+        kind : type
+        message : str
+        site : Site, optional
+            Of the instruction at fault, if it was executed earlier.
+        issued : Site, optional
+            Of another instruction that plays a part.
+        warp_group : int, optional
+            Which executed `site`, if not one thread did.
+        """
+        if site is None and self.thread is not None:
+            site = site_of(self.thread, sys._getframe(1))
+        lines = [message]
+        if site is None:
+            return kind(message)
+        who = self._where(site.thread)
+        if warp_group is not None:
+            who = f"block {site.thread.block.index}, {role(range(128 * warp_group, 128 * warp_group + 128))}"
+        lines += [f"  at {site}", f"  in {who}"]
+        if issued is not None:
+            lines.append(f"  begun at {issued}")
+        return kind(
+            "\n".join(lines), block=site.thread.block.index, thread=site.thread.index, filename=site.filename, line=site.line
+        )
+
+    def site(self) -> Site:
+        """Where the running thread is."""
+        return site_of(self.thread, sys._getframe(1))
+
+    def frame_of(self, thread: Thread) -> Any:
+        """The innermost frame of a thread."""
+        return sys._getframe(1) if thread is self.thread else thread.greenlet.gr_frame
+
+    # Scheduling -----------------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Count a step of the running thread: others may run before it."""
+        self.budget -= 1
+        if self.budget < 0:
+            self.pause()
+        self.spins = 0
+
+    def pause(self) -> None:
+        """Let others run now."""
+        self.budget = self.scheduler.next_interruption()
+        self.spins += 1
+        if self.acting is not None:
+            return  # the rest of a warp waits for it
+        if self.spins % 1000 == 0:
+            self.scheduler.spinning(self.spins)
+        self.scheduler.yield_now()
+
+    def fence(self, kind: str, *details: Any) -> None:
+        """A fence: orders nothing here, where all memory is one; the place for a checker of hazards."""
+        self.step()
+
+    def collective(self, scope: str, meaning: Callable[[list], list], operands: Any) -> Any:
+        """Execute `meaning` once, for all threads of the warp or warp group, of which this is one."""
+        thread = self.thread
+        if scope == "warp":
+            return thread.block.warps[thread.warp].execute(meaning, operands)
+        return thread.block.warp_groups[thread.warp_group].execute(meaning, operands)
+
+    def sleep(self, nanoseconds: int) -> None:
+        """Let others run for so long."""
+        self.scheduler.sleep(nanoseconds)
+
+    def clock(self) -> int:
+        """Cycles, two a nanosecond."""
+        return 2 * self.nanoseconds()
+
+    def nanoseconds(self) -> int:
+        """The time, which events move on."""
+        self.budget -= 1
+        if self.budget < 0:
+            self.pause()
+        self.scheduler.now += 1
+        return self.scheduler.now
+
+    # Memory ---------------------------------------------------------------------------------------------------------
+
+    def dynamic_shared(self, description: Shared) -> SharedView:
+        """The block's dynamic shared memory as a description says."""
+        if description.nbytes > self.dynamic:
+            raise self.fault(
+                OutOfBoundsError,
+                f"{description} takes {description.nbytes} bytes of dynamic shared memory; the launch has {self.dynamic}",
+            )
+        self.thread.block.layouts[BASE] = description
+        return SharedView(description, BASE)
+
+    def shared_load(self, address: int, nbytes: int, alignment: int | None = None) -> np.ndarray:
+        """A copy of bytes of shared memory."""
+        self.budget -= 1
+        if self.budget < 0:
+            self.pause()
+        return self.thread.block.memory.load(address, nbytes, alignment or nbytes)
+
+    def shared_store(self, address: int, data: Any, alignment: int | None = None) -> None:
+        """Write bytes to shared memory."""
+        self.step()
+        found = np.frombuffer(data, np.uint8)
+        self.thread.block.memory.store(address, found, len(found), alignment or len(found))
+
+    def global_load(self, element: GlobalElement, nbytes: int) -> np.ndarray:
+        """A copy of bytes of an argument."""
+        self.budget -= 1
+        if self.budget < 0:
+            self.pause()
+        return element.array.load_bytes(element, nbytes)
+
+    def global_store(self, element: GlobalElement, data: Any) -> None:
+        """Write bytes to an argument."""
+        self.step()
+        element.array.store_bytes(element, np.frombuffer(data, np.uint8))
+
+    # Barriers -------------------------------------------------------------------------------------------------------
+
+    def barrier(self, address: int) -> Barrier:
+        """The mbarrier at an address; initialised or not."""
+        block = self.thread.block
+        return block.barriers.get(address) or Barrier(self, block, address)
+
+    def named_barrier(self, number: int) -> NamedBarrier:
+        """A named barrier of the block."""
+        block = self.thread.block
+        found = block.named.get(number)
+        if found is None:
+            if not 0 <= number < 16:
+                raise self.fault(BarrierError, f"named barriers are 0 to 15; got {number}")
+            found = block.named[number] = NamedBarrier(self, block, number)
+        return found
+
+    # TMA ------------------------------------------------------------------------------------------------------------
+
+    def tma_load(self, tile: SharedView, tensor_map: Any, coordinates: tuple[int, ...], barrier_address: int) -> None:
+        """Begin to load a tile, panel by panel."""
+        self.step()
+        self._check_map(tile, tensor_map, coordinates, "tma.load")
+        barrier, site = self.barrier(barrier_address), self.site()
+        if not barrier.count:
+            raise self.fault(BarrierError, f"barrier {barrier.name} is given to tma.load before mbarrier.init")
+        for panel in range(tile.description.panels):
+            self.scheduler.work.append(
+                Load(self, tile.description, tile.base, panel, tensor_map, coordinates, site, barrier=barrier)
+            )
+
+    def tma_store(self, tensor_map: Any, coordinates: tuple[int, ...], tile: SharedView) -> None:
+        """Begin to store a tile, panel by panel."""
+        self.step()
+        self._check_map(tile, tensor_map, coordinates, "tma.store")
+        site = self.site()
+        for panel in range(tile.description.panels):
+            store = Store(self, tile.description, tile.base, panel, tensor_map, coordinates, site)
+            self.thread.open_bulk.append(store)
+            self.scheduler.work.append(store)
+
+    def _check_map(self, tile: SharedView, tensor_map: Any, coordinates: tuple[int, ...], name: str) -> None:
+        try:
+            check_map(tile.description, tensor_map, coordinates, name)
+        except OperandError as error:
+            raise self.fault(OperandError, str(error)) from None
+
+    def bulk_commit(self) -> None:
+        """Close a group of this thread's bulk stores."""
+        self.step()
+        thread = self.thread
+        thread.bulk.append(thread.open_bulk)
+        thread.open_bulk = []
+
+    def bulk_wait(self, n: int, read: bool) -> None:
+        """Wait until all but the last `n` groups of this thread have read their tiles, or are complete."""
+        self.step()
+        groups = self.thread.bulk
+        for group in groups[: max(0, len(groups) - n)]:
+            for store in group:
+                store.was_awaited = True
+                if read:
+                    store.read()
+                    continue
+                store.write()
+                if store in self.scheduler.work:
+                    self.scheduler.work.remove(store)
+        if not read:
+            del groups[: max(0, len(groups) - n)]
+
+    # WGMMA ----------------------------------------------------------------------------------------------------------
+
+    def accumulator(self, dtype: Any, n: int) -> Accumulator:
+        """A 64 x `n` accumulator of zeros: this thread's part."""
+        return Accumulator(zeros(as_dtype(dtype), n), self.thread.index % 128, in_flight=False)
+
+    def _unit(self) -> MatrixUnit:
+        units, number = self.thread.block.matrix_units, self.thread.warp_group
+        if number not in units:
+            units[number] = MatrixUnit(self, number)
+        return units[number]
+
+    def wgmma(self, a: SharedView, b: SharedView, acc: Accumulator) -> Accumulator:
+        """Begin to multiply and add; the accumulator in flight."""
+        return self.collective("warp group", self._multiply, (a, b, acc))
+
+    def _multiply(self, lanes: list[tuple]) -> list[Accumulator]:
+        a, b, acc = lanes[0]
+        for other_a, other_b, other in lanes:
+            if other_a.base != a.base or other_b.base != b.base or other.matrix is not acc.matrix:
+                raise self.fault(
+                    DivergenceError, "wgmma.mma: the threads of the warp group name different tiles or accumulators"
+                )
+        try:
+            check_operands(a.description, b.description, acc)
+        except OperandError as error:
+            raise self.fault(OperandError, str(error)) from None
+        unit = self._unit()
+        if not unit.queue:
+            self.scheduler.work.append(unit)
+        result = unit.issue(a, b, acc.matrix, self.site())
+        return [Accumulator(result, thread, in_flight=True) for thread in range(128)]
+
+    def wgmma_fence(self) -> None:
+        """Order register accesses; nothing to do here, but all must take part."""
+        self.collective("warp group", _nothing, ())
+
+    def wgmma_commit(self) -> None:
+        """Close a group of multiplications."""
+        self.collective("warp group", self._commit, ())
+
+    def _commit(self, lanes: list[tuple]) -> list[None]:
+        self._unit().committed += 1
+        return _nothing(lanes)
+
+    def wgmma_wait(self, acc: Any, n: int) -> Any:
+        """Wait for all but the last `n` groups; the accumulators, ready where `n` is 0."""
+        return self.collective("warp group", self._wait, (acc, n))
+
+    def _wait(self, lanes: list[tuple]) -> list[Any]:
+        n, unit = lanes[0][1], self._unit()
+        unit.wait(n)
+        if not unit.queue and unit in self.scheduler.work:
+            self.scheduler.work.remove(unit)
+        return [
+            tuple(self._waited(part, n) for part in acc) if isinstance(acc, tuple) else self._waited(acc, n)
+            for acc, n in lanes
+        ]
+
+    def _waited(self, acc: Accumulator, n: int) -> Accumulator:
+        if n == 0 and acc.matrix.value is None:
+            raise self.fault(
+                UnfinishedError,
+                "wgmma.wait_group(acc, 0): acc is of a multiplication that no wgmma.commit_group of this warp group closed",
+                issued=acc.matrix.site,
+            )
+        return Accumulator(acc.matrix, acc.thread, in_flight=n > 0)
+
+
+class _Start:
+    """The first resumption of a thread, which hands over what it executes."""
+
+    __slots__ = ("args", "function", "thread")
+
+    def __init__(self, thread: Thread, function: Callable, args: tuple) -> None:
+        self.thread, self.function, self.args = thread, function, args
+
+    def __call__(self) -> None:
+        thread = self.thread
+        thread.resume = thread.greenlet.switch
+        thread.resume(thread, self.function, self.args)
+
+
+def _nothing(lanes: list) -> list:
+    return [None] * len(lanes)

@@ -1,0 +1,165 @@
+"""Who runs next: threads as greenlets, asynchronous work as late as the program's synchronisation allows.
+
+Everything is drawn from one generator, so a seed gives one schedule. Seed 0 completes asynchronous work only when
+nobody can run without it; other seeds also do so early, now and then, and interrupt threads more or less often.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from greenlet import getcurrent
+
+EAGERNESS = (0.0, 0.0, 1 / 64, 1 / 8)
+INTERRUPTIONS = (4, 16, 64)
+POLLS = 20_000
+"""Rounds of failed tests, with nothing else happening, after which those who poll are taken for stuck."""
+SPINS = 5_000_000
+"""Interruptions, with nothing but reads between them, after which threads are taken for stuck."""
+
+
+class Scheduler:
+    """Runs the threads of co-resident blocks until all have exited.
+
+    Parameters
+    ----------
+    machine : Machine
+    seed : int
+    stuck : function
+        Makes the error, when nobody can run.
+
+    Attributes
+    ----------
+    work : list
+        Asynchronous operations that may take a step at any time; `step` does one, and says whether it was the last.
+    now : int
+        Nanoseconds since the launch, of a clock that only events move.
+    """
+
+    def __init__(self, machine: Any, seed: int, stuck: Callable[[], Exception]) -> None:
+        self.machine, self._stuck = machine, stuck
+        self._random = random.Random(seed)
+        self.eagerness = 0.0 if seed == 0 else self._random.choice(EAGERNESS)
+        self.interruption = 16 if seed == 0 else self._random.choice(INTERRUPTIONS)
+        self.runnable: list[Any] = []
+        self.polling: list[Any] = []
+        self.sleeping: list[tuple[int, Any]] = []
+        self.work: list[Any] = []
+        self.now = 0
+        self._polls = 0
+
+    def run(self, threads: list[Any]) -> None:
+        """Run until every thread has exited."""
+        self.hub = getcurrent()
+        self._switch = self.hub.switch
+        runnable, machine, draw = self.runnable, self.machine, self._random.random
+        runnable.extend(threads)
+        live = len(threads)
+        while True:
+            while runnable:
+                index = int(draw() * len(runnable))
+                thread = runnable[index]
+                last = runnable.pop()
+                if thread is not last:
+                    runnable[index] = last
+                machine.thread = thread
+                self.now += 1
+                thread.resume()
+                if thread.exited:
+                    live -= 1
+                elif self.eagerness and self.work and draw() < self.eagerness:
+                    self._step(self.work)
+            machine.thread = None
+            if not live:
+                return
+            self._idle()
+
+    # Called by threads ----------------------------------------------------------------------------------------------
+
+    def block(self, reason: tuple[Any, Any]) -> None:
+        """Let others run until somebody wakes the executing thread. `reason` can describe what it waits for."""
+        thread = self.machine.thread
+        thread.waiting = reason
+        self.machine.spins = 0
+        self._switch()
+        thread.waiting = None
+
+    def wake(self, waiters: list[Any]) -> None:
+        """Make threads runnable, and empty the list."""
+        self._polls = 0
+        self.runnable.extend(waiters)
+        waiters.clear()
+
+    def yield_now(self) -> None:
+        """Let others run, if the draw wants so."""
+        self.runnable.append(self.machine.thread)
+        self._switch()
+
+    def next_interruption(self) -> int:
+        """Steps until a thread is interrupted."""
+        return int(self._random.expovariate(1 / self.interruption))
+
+    def polled(self, result: bool, reason: tuple[Any, Any]) -> bool:
+        """Give the result of a test. After a failed one the thread runs again only when no one else can."""
+        if not result:
+            thread = self.machine.thread
+            thread.waiting = reason
+            self.polling.append(thread)
+            self._switch()
+            thread.waiting = None
+        return result
+
+    def sleep(self, nanoseconds: int) -> None:
+        """Let others run for so long."""
+        thread = self.machine.thread
+        self.sleeping.append((self.now + nanoseconds, thread))
+        thread.waiting = (self, nanoseconds)
+        self._switch()
+        thread.waiting = None
+
+    def describe(self, nanoseconds: int) -> str:
+        """What a sleeping thread waits for."""
+        return f"asleep for {nanoseconds} ns"
+
+    # When nobody can run --------------------------------------------------------------------------------------------
+
+    def _idle(self) -> None:
+        """Do what lets threads run again."""
+        awaited = [operation for operation in self.work if operation.wakes]
+        awake = bool(self.polling or self.sleeping)
+        if awaited and not (awake and self._random.random() < 0.5):
+            self._polls = 0
+            self._step(awaited)
+        elif awake:
+            self._polls += 1
+            if self._polls > POLLS:
+                raise self._stuck()
+            self._wake_pollers()
+        else:
+            raise self._stuck()
+
+    def _wake_pollers(self) -> None:
+        # time runs faster the longer nothing happens, so that loops with a timeout end
+        self.now += min(1_000_000, 10 * self._polls)
+        self.runnable.extend(self.polling)
+        self.polling.clear()
+        if not self.runnable and self.sleeping:
+            self.now = max(self.now, min(until for until, _ in self.sleeping))
+        due = [thread for until, thread in self.sleeping if until <= self.now]
+        self.sleeping[:] = [(until, thread) for until, thread in self.sleeping if until > self.now]
+        self.runnable.extend(due)
+
+    def _step(self, operations: list[Any]) -> None:
+        operation = operations[int(self._random.random() * len(operations))]
+        if operation.step():
+            self.work.remove(operation)
+
+    def spinning(self, spins: int) -> None:
+        """Called now and then by threads that only read: another thread's or operation's progress may be all they need."""
+        if self.work:
+            self._step(self.work)
+        self._wake_pollers()
+        if spins > SPINS:
+            raise self._stuck()

@@ -1,0 +1,92 @@
+"""Where in a kernel's source a thread is, and how threads are named."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterable
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+MARK = "__hopper_numba_interpreted__"
+"""The global that marks the copied functions of a kernel, so that frames of it are known from others."""
+
+_MACHINERY = ("machine", "operands", "ptx", "tiles", "types")
+
+
+class Site(NamedTuple):
+    """A statement of the kernel, executed by a thread. Kept short: text is looked up when a report needs it."""
+
+    thread: Any
+    code: CodeType | None
+    line: int
+    instruction: str = ""
+
+    @property
+    def filename(self) -> str:
+        return self.code.co_filename if self.code is not None else ""
+
+    @property
+    def text(self) -> str:
+        """The source line."""
+        return linecache.getline(self.filename, self.line).strip() if self.code is not None else ""
+
+    def __str__(self) -> str:
+        if self.code is None:
+            return "an unknown place"
+        text = self.text
+        return f"{self.filename}:{self.line}{f': {text}' if text else ''}"
+
+
+def kernel_frame(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame of the kernel's own code, from `frame` outwards."""
+    while frame is not None and MARK not in frame.f_globals:
+        frame = frame.f_back
+    return frame
+
+
+def site_of(thread: Any, frame: FrameType | None) -> Site:
+    """The statement that `thread` executes, from its innermost frame."""
+    instruction = ""
+    while frame is not None and MARK not in frame.f_globals:
+        package, _, chapter = frame.f_globals.get("__name__", "").rpartition(".")
+        if package == "hopper_numba.intrinsics" and chapter not in _MACHINERY:
+            instruction = f"{chapter}.{frame.f_code.co_name}"
+        frame = frame.f_back
+    if frame is None:
+        return Site(thread, None, 0)
+    return Site(thread, frame.f_code, frame.f_lineno, instruction)
+
+
+def role(threads: Iterable[int]) -> str:
+    """Name threads of a block by their numbers: ``warp group 0, 128 threads``, ``threads 1 to 31``."""
+    left = sorted(threads)
+    count = len(left)
+    if count == 1:
+        return f"thread {left[0]}"
+    parts, kinds = [], set()
+    for unit, name in ((128, "warp group"), (32, "warp"), (1, "thread")):
+        found, left = _whole(left, unit)
+        if found:
+            parts.append(_ranges(name, found))
+            kinds.add(name)
+    return f"{' and '.join(parts)}{'' if kinds == {'thread'} else f', {count} threads'}"
+
+
+def _whole(threads: list[int], unit: int) -> tuple[list[int], list[int]]:
+    """The units that are there whole, and the threads of the others."""
+    held: dict[int, int] = {}
+    for thread in threads:
+        held[thread // unit] = held.get(thread // unit, 0) + 1
+    return [u for u, n in held.items() if n == unit], [t for t in threads if held[t // unit] < unit]
+
+
+def _ranges(name: str, numbers: list[int]) -> str:
+    """``warp 2`` or ``warps 0 to 3, 7``."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    text = ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in ranges)
+    return f"{name}{'s' if len(numbers) > 1 else ''} {text}"

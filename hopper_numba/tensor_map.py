@@ -1,0 +1,166 @@
+"""Tensor maps on the host: which box of which array TMA copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from cuda.core import TensorMapDescriptor
+from cuda.core._tensor_map import TensorMapL2Promotion, TensorMapSwizzle  # not public yet in cuda.core 1.2
+from cuda.core.utils import StridedMemoryView
+
+from hopper_numba.arrays import DeviceArray, view
+from hopper_numba.intrinsics.tiles import Tile
+from hopper_numba.intrinsics.types import TensorMapType
+
+
+class TensorMap:
+    """A tensor in global memory and the tile in shared memory that TMA copies boxes of it to and from.
+
+    Passed to a kernel as an argument, it becomes a ``__grid_constant__`` parameter. It is checked here, on machines
+    without a GPU too, and encoded at its first launch; it keeps its array alive.
+
+    Parameters
+    ----------
+    array : array
+        Of 1 to 5 dimensions, innermost contiguous. NumPy arrays can be interpreted only.
+    tile : Tile
+        With the array's dtype and number of dimensions.
+
+    Attributes
+    ----------
+    array : array
+        As given.
+    tile : Tile
+    dtype : numpy.dtype
+    box : tuple of int
+        Elements of one box, innermost first.
+    swizzle : {128, 64, 32, 0, None}
+
+    Raises
+    ------
+    TypeError, ValueError
+        With the value and the rule, where hardware would refuse the map.
+
+    Notes
+    -----
+    PTX ISA, "Tensor-map"; CUDA driver API, ``cuTensorMapEncodeTiled``.
+    """
+
+    def __init__(self, array: Any, tile: Tile) -> None:
+        self.tile, self.array = tile, array
+        self._view = view(array)
+        _check_tile(tile)
+        _check_array(self._view, tile)
+        self.dtype, self.box, self.swizzle = tile.dtype, tile.box, tile.swizzle
+        self.numba_type = TensorMapType(tile.dtype, tile.box, tile.swizzle)
+        self._descriptor: TensorMapDescriptor | None = None
+
+    @property
+    def device(self) -> int | None:
+        """Ordinal of the device that holds the array; None for host memory."""
+        return self._view.device
+
+    def replace_address(self, array: Any) -> None:
+        """Point to another array of the same shape, strides and dtype.
+
+        Raises
+        ------
+        ValueError
+            If the geometry differs or the address is not a multiple of 16.
+        """
+        replacing = view(array)
+        for name in ("shape", "strides", "dtype", "device"):
+            old, new = getattr(self._view, name), getattr(replacing, name)
+            if old != new:
+                raise ValueError(f"TensorMap.replace_address: {name} must stay {old}; got {new}")
+        if replacing.ptr % 16:
+            raise ValueError(f"TensorMap: the address must be a multiple of 16 bytes; got {replacing.ptr:#x}")
+        if self._descriptor is not None and replacing.ptr != self._view.ptr:
+            self._descriptor.replace_address(_bits(replacing, self.tile))
+        self._view, self.array = replacing, array
+
+    def descriptor(self) -> TensorMapDescriptor:
+        """The encoded map, for a launch.
+
+        Raises
+        ------
+        TypeError
+            If the array is in host memory.
+        """
+        if self._descriptor is None:
+            if self._view.device is None:
+                raise TypeError(
+                    f"TensorMap: a kernel on the GPU needs an array in its memory; got {type(self.array).__name__} in "
+                    "host memory. Copy it to the GPU, or interpret the kernel (hopper_numba.interpret)"
+                )
+            memory = StridedMemoryView.from_cuda_array_interface(_bits(self._view, self.tile), stream_ptr=-1)
+            self._descriptor = memory.as_tensor_map(
+                box_dim=self.box[::-1],
+                data_type=_DATA_TYPES.get(self.dtype.name, self.dtype),
+                swizzle=_SWIZZLES[self.swizzle or 0],
+                l2_promotion=TensorMapL2Promotion.L2_256B,
+            )
+        return self._descriptor
+
+    def __repr__(self) -> str:
+        return f"TensorMap({self._view.shape} {self.dtype}, {self.tile})"
+
+
+# TMA copies bits: a type it does not know goes as the unsigned integer of its size
+_DATA_TYPES = {
+    "int8": np.dtype(np.uint8),
+    "float8_e4m3fn": np.dtype(np.uint8),
+    "float8_e5m2": np.dtype(np.uint8),
+    "int16": np.dtype(np.uint16),
+}
+_SWIZZLES = {
+    128: TensorMapSwizzle.SWIZZLE_128B,
+    64: TensorMapSwizzle.SWIZZLE_64B,
+    32: TensorMapSwizzle.SWIZZLE_32B,
+    0: TensorMapSwizzle.NONE,
+}
+
+
+def _check_tile(tile: Any) -> None:
+    if not isinstance(tile, Tile):
+        raise TypeError(f"TensorMap: tile must be a tile(…); got {tile!r}")
+    if tile.transposed or tile.sliced:
+        raise ValueError(f"TensorMap: tile must be a whole tile as it lies in memory; got {tile}")
+    if len(tile.shape) > 5:
+        raise ValueError(f"TensorMap: tile must have 1 to 5 dimensions; got {tile}")
+    if len(tile.shape) > 2 and tile.panels > 1:
+        raise ValueError(f"TensorMap: a tile of more than two dimensions is as wide as its swizzle; got {tile}")
+    if max(tile.box) > 256:
+        raise ValueError(f"TensorMap: a box has at most 256 elements along a dimension; got {tile.box} of {tile}")
+
+
+def _check_array(array: Any, tile: Tile) -> None:
+    shape, strides = array.shape, array.strides
+    if array.dtype != tile.dtype:
+        raise TypeError(f"TensorMap: array and tile must have one dtype; got {array.dtype} and {tile.dtype}")
+    if len(shape) != len(tile.shape):
+        raise ValueError(f"TensorMap: array must have {len(tile.shape)} dimensions, as {tile} has; got shape {shape}")
+    if not all(1 <= extent <= 1 << 32 for extent in shape):
+        raise ValueError(f"TensorMap: every dimension of array must be 1 to 2**32; got shape {shape}")
+    if array.ptr % 16:
+        raise ValueError(f"TensorMap: the address of array must be a multiple of 16 bytes; got {array.ptr:#x}")
+    if shape[-1] > 1 and strides[-1] != array.dtype.itemsize:
+        raise ValueError(
+            f"TensorMap: the last dimension of array must be contiguous; got a stride of {strides[-1]} bytes"
+        )
+    for extent, stride in zip(shape[:-1], strides[:-1], strict=True):
+        if extent > 1 and (stride % 16 or not 0 < stride < 1 << 40):
+            raise ValueError(
+                f"TensorMap: strides of array must be positive multiples of 16 bytes below 2**40; got {strides}"
+            )
+
+
+def _bits(array: Any, tile: Tile) -> DeviceArray:
+    """The array with strides that the driver takes where an extent of 1 makes them meaningless."""
+    strides = list(array.strides)
+    strides[-1] = array.dtype.itemsize
+    for i in reversed(range(len(strides) - 1)):
+        if array.shape[i] == 1:
+            strides[i] = -(-strides[i + 1] * array.shape[i + 1] // 16) * 16
+    return DeviceArray(array.ptr, array.shape, tuple(strides), array.dtype, array.device, owner=array)

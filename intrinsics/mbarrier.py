@@ -1,0 +1,266 @@
+"""mbarrier: the asynchronous barrier in shared memory (PTX ISA, "Parallel Synchronization Instructions: mbarrier").
+
+A barrier counts arrivals and bytes. Its phase completes when the pending arrivals and the bytes still expected are
+both zero; the next phase begins at once, with the count it was initialised with. A wait names the parity of the phase
+it waits for: 0 for the first, 1 for the second, 0 again for the third; or the state that an arrival in it returned.
+"""
+
+from .machine import machine
+from .operands import SharedAddress, predicate, u32, u32_of, u64
+from .ptx import ptx
+from .tiles import Barriers
+
+MOST = 2**20 - 1
+"""Arrivals, and bytes, that a phase counts."""
+
+Barrier = SharedAddress(Barriers)
+Arrivals, Bytes, Parity = u32_of(1, MOST), u32_of(0, MOST), u32_of(0, 1)
+
+
+@ptx("mbarrier.init.shared::cta.b64 [{barrier}], {count};", threads="one", proxy="generic")
+def init(barrier: Barrier, count: Arrivals) -> None:
+    """Initialise a barrier: phase 0, `count` arrivals pending, no bytes expected.
+
+    Other threads may use it after a block-wide barrier, the async proxy and other blocks of the cluster after
+    `fence.mbarrier_init` too.
+
+    Parameters
+    ----------
+    barrier : barrier
+        8 bytes in shared memory, 8-byte aligned.
+    count : u32
+        Arrivals a phase takes, 1 to 2**20 - 1.
+
+    Notes
+    -----
+    PTX ISA, "mbarrier.init". One thread executes it. The interpreter raises where `count` is out of range or the
+    barrier is in use already.
+    """
+    machine().barrier(barrier).init(count)
+
+
+@ptx("mbarrier.inval.shared::cta.b64 [{barrier}];", threads="one", proxy="generic")
+def inval(barrier: Barrier) -> None:
+    """End a barrier: its 8 bytes may be used for something else, or initialised again.
+
+    Parameters
+    ----------
+    barrier : barrier
+        Nobody may use it any more, and nothing may be on its way to it.
+
+    Notes
+    -----
+    PTX ISA, "mbarrier.inval". One thread executes it. The interpreter raises where the barrier is not initialised, or
+    threads wait on it.
+    """
+    machine().barrier(barrier).inval()
+
+
+@ptx("mbarrier.arrive.release.cta.shared::cta.b64 {result}, [{barrier}], {count};", threads="any", proxy="generic")
+def arrive(barrier: Barrier, count: Arrivals) -> u64:
+    """Arrive `count` times: that many fewer arrivals are pending; this thread's writes so far are released.
+
+    Parameters
+    ----------
+    barrier : barrier
+    count : u32
+        1 to 2**20 - 1; mostly 1.
+
+    Returns
+    -------
+    u64
+        The state of the phase arrived in, for `test_wait_state` and `try_wait_state`. Free where it is not used.
+
+    Notes
+    -----
+    PTX ISA, "mbarrier.arrive". Any thread executes it. The interpreter raises where fewer arrivals are pending.
+    """
+    return machine().barrier(barrier).arrive(count)
+
+
+@ptx(
+    "mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 {result}, [{barrier}], {nbytes};",
+    threads="any",
+    proxy="generic",
+)
+def arrive_expect_tx(barrier: Barrier, nbytes: Bytes) -> u64:
+    """Expect `nbytes` more bytes in this phase, then arrive once.
+
+    Parameters
+    ----------
+    barrier : barrier
+    nbytes : u32
+        Bytes that asynchronous copies will report, up to 2**20 - 1 in a phase.
+
+    Returns
+    -------
+    u64
+        The state of the phase arrived in, as of `arrive`.
+
+    Notes
+    -----
+    PTX ISA, "mbarrier.arrive". Any thread executes it. The interpreter raises where the phase takes no more arrivals.
+    """
+    return machine().barrier(barrier).arrive(1, nbytes)
+
+
+@ptx("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [{barrier}], {nbytes};", threads="any", proxy="generic")
+def expect_tx(barrier: Barrier, nbytes: Bytes) -> None:
+    """Expect `nbytes` more bytes in this phase, without arriving.
+
+    Parameters
+    ----------
+    barrier : barrier
+    nbytes : u32
+        Bytes that asynchronous copies will report, up to 2**20 - 1 in a phase.
+
+    Notes
+    -----
+    PTX ISA, "mbarrier.expect_tx". Any thread executes it, before the arrival that could complete the phase. The
+    interpreter raises where more than 2**20 - 1 bytes are expected.
+    """
+    machine().barrier(barrier).expect(nbytes)
+
+
+def waiting(form, operands):
+    """The PTX of a wait that answers with a predicate."""
+    return (
+        f"{{{{ .reg .pred complete; mbarrier.{form}.acquire.cta.shared::cta.b64 complete, [{{barrier}}], {operands}; "
+        "selp.u32 {result}, 1, 0, complete; }}"
+    )
+
+
+@ptx(waiting("test_wait.parity", "{parity}"), threads="any", proxy="generic")
+def test_wait(barrier: Barrier, parity: Parity) -> predicate:
+    """Whether the phase of this parity has completed; if so, what its arrivals released is visible. Does not wait.
+
+    Parameters
+    ----------
+    barrier : barrier
+    parity : u32
+        0 or 1, as of `wait`.
+
+    Returns
+    -------
+    bool
+
+    Notes
+    -----
+    PTX ISA, "mbarrier.test_wait, mbarrier.try_wait". Any thread executes it. The interpreter lets others run before it
+    answers, and raises where the barrier is not initialised.
+    """
+    return machine().barrier(barrier).test(parity)
+
+
+@ptx(waiting("try_wait.parity", "{parity}"), threads="any", proxy="generic")
+def try_wait(barrier: Barrier, parity: Parity) -> predicate:
+    """As `test_wait`, but the thread may sleep a while, for as long as the hardware sees fit.
+
+    Parameters
+    ----------
+    barrier : barrier
+    parity : u32
+        0 or 1, as of `wait`.
+
+    Returns
+    -------
+    bool
+        False may also mean that the time is up: try again.
+
+    Notes
+    -----
+    PTX ISA, "mbarrier.test_wait, mbarrier.try_wait". Any thread executes it. The interpreter never sleeps here.
+    """
+    return machine().barrier(barrier).test(parity)
+
+
+@ptx(waiting("try_wait.parity", "{parity}, {nanoseconds}"), threads="any", proxy="generic")
+def try_wait_for(barrier: Barrier, parity: Parity, nanoseconds: u32) -> predicate:
+    """As `try_wait`, with a hint how long the thread may sleep.
+
+    Parameters
+    ----------
+    barrier : barrier
+    parity : u32
+        0 or 1, as of `wait`.
+    nanoseconds : u32
+        The longest time to sleep, instead of the hardware's own.
+
+    Returns
+    -------
+    bool
+        False may also mean that the time is up: try again.
+
+    Notes
+    -----
+    PTX ISA, "mbarrier.test_wait, mbarrier.try_wait": suspendTimeHint. Any thread executes it. The interpreter never
+    sleeps here.
+    """
+    return machine().barrier(barrier).test(parity)
+
+
+@ptx(waiting("test_wait", "{state}"), threads="any", proxy="generic")
+def test_wait_state(barrier: Barrier, state: u64) -> predicate:
+    """Whether the phase has completed in which an arrival returned `state`. Does not wait.
+
+    Parameters
+    ----------
+    barrier : barrier
+    state : u64
+        From `arrive` or `arrive_expect_tx`, in this phase or the one before.
+
+    Returns
+    -------
+    bool
+
+    Notes
+    -----
+    PTX ISA, "mbarrier.test_wait, mbarrier.try_wait". Any thread executes it. The interpreter raises for a state of
+    another barrier or an older phase.
+    """
+    return machine().barrier(barrier).test_token(state)
+
+
+@ptx(waiting("try_wait", "{state}"), threads="any", proxy="generic")
+def try_wait_state(barrier: Barrier, state: u64) -> predicate:
+    """As `test_wait_state`, but the thread may sleep a while, for as long as the hardware sees fit.
+
+    Parameters
+    ----------
+    barrier : barrier
+    state : u64
+        From `arrive` or `arrive_expect_tx`, in this phase or the one before.
+
+    Returns
+    -------
+    bool
+        False may also mean that the time is up: try again.
+
+    Notes
+    -----
+    PTX ISA, "mbarrier.test_wait, mbarrier.try_wait". Any thread executes it. The interpreter never sleeps here.
+    """
+    return machine().barrier(barrier).test_token(state)
+
+
+@ptx(
+    "{{ .reg .pred complete; WAIT: "
+    "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 complete, [{barrier}], {parity}; @!complete bra WAIT; }}",
+    threads="any",
+    proxy="generic",
+)
+def wait(barrier: Barrier, parity: Parity) -> None:
+    """Wait until the phase of this parity has completed; what its arrivals released is visible then.
+
+    Parameters
+    ----------
+    barrier : barrier
+    parity : u32
+        0 for the first phase, 1 for the second, and so on in turn. A fresh barrier counts as if phase 1 had passed.
+
+    Notes
+    -----
+    PTX ISA, "mbarrier.test_wait, mbarrier.try_wait": a loop around try_wait. Any thread executes it. The interpreter
+    reports a deadlock where nothing can complete the phase.
+    """
+    machine().barrier(barrier).wait(parity)

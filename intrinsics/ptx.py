@@ -1,0 +1,284 @@
+"""The declaration of a PTX instruction: PTX text with named operands becomes a Numba intrinsic and an entry here.
+
+An instruction is a function of a chapter's file: its parameters are annotated with operand kinds (`operands.py`), its
+docstring is its manual page, its body its meaning on the CPU. Called by a kernel that Numba compiles it emits inline
+PTX; called by a kernel that is interpreted it runs its body.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import string
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba.cuda.core.errors import NumbaError, NumbaTypeError
+from numba.cuda.extending import infer
+from numba.cuda.types import Function
+from numba.cuda.typing.templates import infer_global, make_intrinsic_template
+
+from .machine import is_running
+from .operands import Accumulators, Emission, Nothing, Operand, Refused, Registers, Result, Scalar
+
+REGISTRY: dict[str, Instruction] = {}
+"""Every declared instruction by its name, such as ``mbarrier.init``."""
+
+THREADS = ("any", "one", "warp", "warp group", "block")
+
+
+class DeviceFunction:
+    """A function that kernels call: `define` types and emits it when compiled, `meaning` executes it when interpreted.
+
+    Parameters
+    ----------
+    meaning : function
+        Its parameters are the function's, its docstring too.
+    define : function
+        Of the argument types by name; gives the signature's types and a code generator, as Numba's `intrinsic`.
+    """
+
+    def __init__(self, meaning: Callable, define: Callable) -> None:
+        self.meaning = meaning
+        self.emitted_from: tuple = (define,)  # all that the code emitted for it depends on
+        chapter = meaning.__module__.rpartition(".")[2]
+        functools.update_wrapper(self, meaning)
+        self.name = f"{chapter}.{meaning.__name__}"
+        self.parameters = inspect.signature(meaning, eval_str=True).parameters
+
+        def definition(typingctx: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                bound = inspect.signature(meaning).bind(*args, **kwargs)
+            except TypeError as error:
+                raise NumbaTypeError(f"{self.name}: {error}; it is {self.name}({', '.join(self.parameters)})") from None
+            return define(typingctx, **bound.arguments)
+
+        context = inspect.Parameter("typingctx", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        plain = [p.replace(annotation=p.empty) for p in self.parameters.values()]
+        definition.__signature__ = inspect.Signature([context, *plain])
+        template = make_intrinsic_template(self, definition, self.name, prefer_literal=True, kwargs={"target": "cuda"})
+
+        class Template(template):  # type: ignore[valid-type, misc]
+            refused: NumbaError | None = None
+
+            def generic(self, args: Any, kws: Any) -> Any:
+                # Numba tries literal types first, then plain ones, which hide a literal that was out of range
+                if self.refused is not None:
+                    raise self.refused
+                try:
+                    return super().generic(args, kws)
+                except NumbaError as error:
+                    self.refused = error
+                    raise
+
+        infer(Template)
+        infer_global(self, Function(Template))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not is_running():
+            raise RuntimeError(f"{self.name} is a device function: a kernel calls it, compiled or interpreted")
+        return self.meaning(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    def __deepcopy__(self, memo: dict) -> DeviceFunction:
+        return self  # Numba copies the statements that refer to it
+
+
+def device_function(define: Callable) -> Callable[[Callable], DeviceFunction]:
+    """Declare a function that is no single instruction, with `define` for Numba and the decorated body for the CPU."""
+    return lambda meaning: DeviceFunction(meaning, define)
+
+
+class Instruction(DeviceFunction):
+    """One declared PTX instruction.
+
+    Attributes
+    ----------
+    name : str
+        Chapter and function, ``mbarrier.init``.
+    text : str
+        PTX with named operands.
+    threads : {"any", "one", "warp", "warp group", "block"}
+        Which threads must execute it together.
+    proxy : str
+        The memory proxy it acts through, or ``""``.
+    pure : str
+        Why the statement needs no order: LLVM may merge, move or drop it. Empty: volatile and convergent.
+    no_effect : str
+        Why it does nothing on the CPU, where it does nothing.
+    """
+
+    def __init__(self, meaning: Callable, text: str, **properties: Any) -> None:
+        self.text = text
+        self.form: Callable[..., dict[str, Any]] = properties.pop("form")
+        self.repeat: Callable[..., int] = properties.pop("repeat")
+        self.threads, self.proxy = properties.pop("threads"), properties.pop("proxy")
+        self.pure, self.no_effect = properties.pop("pure"), properties.pop("no_effect")
+        super().__init__(meaning, self._define)
+        returned = inspect.signature(meaning, eval_str=True).return_annotation
+        self.result = (
+            Nothing() if returned in (None, inspect.Signature.empty) else
+            returned if isinstance(returned, Result) else Scalar(returned)
+        )
+        self.operands: dict[str, Operand] = {name: p.annotation for name, p in self.parameters.items()}
+        # without convergent LLVM duplicates a statement into branches, or sinks it there, away from the rest of a warp
+        self.attributes = (("nounwind", "readnone") if self.pure else ()) + (
+            () if self.pure and self.threads == "any" else ("convergent",)
+        )
+        self.emitted_from = (text, self.form, self.repeat, self.attributes, repr((self.operands, self.result)))
+        self._check_declaration()
+
+    def _check_declaration(self) -> None:
+        if self.name in REGISTRY:
+            raise TypeError(f"{self.name} is declared twice")
+        for name, kind in self.operands.items():
+            if not isinstance(kind, Operand):
+                raise TypeError(f"{self.name}: the annotation of {name} must be an operand kind; got {kind!r}")
+        placeholders = {field for _, field, _, _ in string.Formatter().parse(self.text) if field}
+        written = {"result"} if isinstance(self.result, Scalar | Registers) else set()
+        if unknown := placeholders - set(self.operands) - written - set(getattr(self.form, "fields", ())):
+            raise TypeError(f"{self.name}: no parameter for the placeholders {sorted(unknown)}")
+        read = {name for name, kind in self.operands.items() if not isinstance(kind, Accumulators)}
+        if unused := (read | written) - placeholders:
+            raise TypeError(f"{self.name}: no placeholder for {sorted(unused)}")
+        if self.threads not in THREADS:
+            raise TypeError(f"{self.name}: threads must be one of {THREADS}; got {self.threads!r}")
+        if not self.meaning.__doc__:
+            raise TypeError(f"{self.name}: a docstring is missing")
+        if not self.no_effect and _is_empty(self.meaning):
+            raise TypeError(f"{self.name}: the body is missing; say no_effect=… where it means nothing on the CPU")
+
+    def _refusal(self, operand: str, error: Refused) -> str:
+        return f"{self.name}: {operand} {error}"
+
+    def _define(self, typingctx: Any, **arguments: Any) -> Any:
+        resolved = {}
+        for name, kind in self.operands.items():
+            try:
+                resolved[name] = kind.resolve(arguments[name])
+            except Refused as error:
+                raise NumbaTypeError(self._refusal(name, error)) from None
+        try:
+            fields = self.form(**resolved)
+        except Refused as error:
+            raise NumbaTypeError(f"{self.name}: {error}") from None
+        signature = self.result.resolve(resolved)(*resolved.values())
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            value = None
+            for step in range(self.repeat(**resolved)):
+                value = self._emit(Emission(builder, context, resolved, step), fields, args)
+            return value
+
+        return signature, codegen
+
+    def _emit(self, emission: Emission, fields: dict[str, Any], args: Any) -> Any:
+        texts = dict(fields)
+        texts["result"] = self.result.declare(emission)
+        declared = {n: kind.declare(emission, emission.types[n]) for n, kind in self.operands.items()}
+        for (name, kind), value in zip(self.operands.items(), args, strict=True):
+            texts[name] = kind.lower(emission, emission.types[name], value, declared[name])
+        written = [type_ for _, type_ in emission.outputs]
+        returned = (
+            ir.VoidType() if not written else written[0] if len(written) == 1 else ir.LiteralStructType(written)
+        )
+        constraints = [c for c, _ in emission.outputs] + [c for c, _ in emission.inputs]
+        if not self.pure:
+            constraints.append("~{memory}")
+        values = [value for _, value in emission.inputs]
+        type_ = ir.FunctionType(returned, [value.type for value in values])
+        asm = ir.InlineAsm(type_, self.text.format(**texts), ",".join(constraints), side_effect=not self.pure)
+        call = emission.builder.call(asm, values, attrs=self.attributes)
+        registers = [call] if len(written) == 1 else [emission.builder.extract_value(call, i) for i in range(len(written))]
+        return self.result.wrap(emission, registers)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not is_running():
+            return super().__call__()
+        if kwargs or len(args) != len(self.operands):
+            args = inspect.signature(self.meaning).bind(*args, **kwargs).args
+        values = []
+        for (name, kind), value in zip(self.operands.items(), args, strict=True):
+            try:
+                values.append(kind.value(value))
+            except Refused as error:
+                raise TypeError(self._refusal(name, error)) from None
+        return self.meaning(*values)
+
+
+def _is_empty(function: Callable) -> bool:
+    """Whether a function does no more than return None."""
+    nothing = (lambda: None).__code__.co_code
+    return function.__code__.co_code[::2] == nothing[::2]  # opcodes: a docstring moves the constant None
+
+
+def ptx(
+    text: str,
+    *,
+    threads: str,
+    proxy: str = "",
+    form: Callable[..., dict[str, Any]] = lambda **types: {},
+    repeat: Callable[..., int] = lambda **types: 1,
+    pure: str = "",
+    no_effect: str = "",
+) -> Callable[[Callable], Instruction]:
+    """Declare a PTX instruction.
+
+    Parameters
+    ----------
+    text : str
+        PTX; ``{name}`` stands for a parameter, ``{result}`` for what is returned, ``{{`` for a brace.
+    threads : {"any", "one", "warp", "warp group", "block"}
+        Which threads must execute it together.
+    proxy : str, optional
+        ``"generic"``, ``"async"`` or ``"tensormap"``, where it accesses memory.
+    form : function of the operand types, optional
+        Gives further placeholders (listed in its attribute ``fields``), and refuses forms that do not exist.
+    repeat : function of the operand types, optional
+        How many statements one call is.
+    pure : str, optional
+        Why LLVM may merge, move or drop the statement.
+    no_effect : str, optional
+        Why it does nothing on the CPU.
+
+    Returns
+    -------
+    decorator
+        Of a function whose annotations are operand kinds and whose body is the meaning on the CPU.
+
+    Raises
+    ------
+    TypeError
+        For a placeholder without a parameter, a missing docstring, an empty body, a second declaration.
+    """
+
+    def declare(meaning: Callable) -> Instruction:
+        instruction = Instruction(
+            meaning, text, threads=threads, proxy=proxy, form=form, repeat=repeat, pure=pure, no_effect=no_effect
+        )
+        REGISTRY[instruction.name] = instruction
+        return instruction
+
+    return declare
+
+
+def member(name: str, **words: Any) -> Callable[[Callable], Callable]:
+    """Name one function that a family's generator makes, and fill in its docstring's placeholders.
+
+    Parameters
+    ----------
+    name : str
+        The function's.
+    **words
+        What each placeholder of the docstring stands for.
+    """
+
+    def rename(function: Callable) -> Callable:
+        function.__name__ = function.__qualname__ = name
+        function.__doc__ = (function.__doc__ or "").format(**words)
+        return function
+
+    return rename

@@ -1,0 +1,451 @@
+"""The values that instructions take, as Numba types: views of shared memory, accumulators, tensor maps.
+
+At run time a description is nothing, a view is a 32-bit shared address, an accumulator is its registers and a tensor
+map is the address of a kernel parameter. Types are named by content: names end up in symbols and cache keys.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import cuda
+from numba.cuda import types
+from numba.cuda.core.errors import NumbaTypeError
+from numba.cuda.cudadecl import registry as typing_registry
+from numba.cuda.cudaimpl import registry as lowering
+from numba.cuda.extending import core_models, lower_cast, register_model, typeof_impl
+from numba.cuda.typeconv import Conversion
+from numba.cuda.typing.templates import AbstractTemplate, AttributeTemplate, bound_function, signature
+
+from .tiles import Shared, Term, Tile
+
+i1, i16, i32, i64 = ir.IntType(1), ir.IntType(16), ir.IntType(32), ir.IntType(64)
+
+
+# Descriptions, captured by a kernel's closure ------------------------------------------------------------------------
+
+
+class DescriptionType(types.Type):
+    """The type of a description of shared memory; it has no value at run time."""
+
+    def __init__(self, description: Shared) -> None:
+        self.description = description
+        super().__init__(f"Description[{description}]")
+
+
+register_model(DescriptionType)(core_models.OpaqueModel)
+lowering.lower_constant(DescriptionType)(lambda context, builder, ty, pyval: context.get_dummy_value())
+typeof_impl.register(Shared)(lambda value, context: DescriptionType(value))
+
+
+@typing_registry.register_attr
+class DescriptionAttributes(AttributeTemplate):
+    key = DescriptionType
+
+    def generic_resolve(self, ty: DescriptionType, attr: str) -> types.Type | None:
+        if attr in ty.description.constants:
+            return self.context.resolve_value_type(refuse(getattr, ty.description, attr))
+        return None
+
+    @bound_function("Description.open")
+    def resolve_open(self, ty: DescriptionType, args: tuple, kws: dict) -> Any:
+        return None if args or kws else signature(SharedViewType(ty.description), recvr=ty)
+
+
+@lowering.lower_getattr_generic(DescriptionType)
+def lower_constant(context: Any, builder: Any, ty: DescriptionType, value: Any, attr: str) -> Any:
+    constant = getattr(ty.description, attr)
+    return context.get_constant_generic(builder, context.typing_context.resolve_value_type(constant), constant)
+
+
+@lowering.lower("Description.open", DescriptionType)
+def lower_open(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    """Dynamic shared memory, as ``cuda.shared.array(0, uint8, alignment=…)`` declares it."""
+    module, name = builder.module, "hopper_numba_shared"
+    memory = module.globals.get(name)
+    if memory is None:
+        memory = ir.GlobalVariable(module, ir.ArrayType(ir.IntType(8), 0), name, addrspace=3)
+        memory.linkage = "external"
+    memory.align = max(memory.align or 0, sig.args[0].description.alignment)
+    return builder.ptrtoint(memory, i32)
+
+
+# Views of shared memory ----------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class SharedView:
+    """A description and where it lies: what a kernel holds when it is interpreted; `SharedViewType` when compiled.
+
+    Attributes
+    ----------
+    description : Shared
+    base : int
+        In bytes, in the shared memory of the block.
+    """
+
+    description: Shared
+    base: int
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        description = self.description
+        if name in description.constants:
+            return getattr(description, name)
+        found = _found(description, "attribute", name) if isinstance(description, Tile) else description.attribute(name)
+        if found is None:
+            raise AttributeError(f"{description} has no attribute {name!r}")
+        return SharedView(found[0], self.base + found[1])
+
+    def __getitem__(self, index: Any) -> SharedView:
+        indices = index if isinstance(index, tuple) else (index,)
+        item, terms = _found(self.description, "item", len(indices))
+        extents = self.description.shape if isinstance(self.description, Tile) else (self.description.count,)
+        self._check(indices, extents)
+        return self._offset(item, terms, indices)
+
+    def address(self, *indices: int) -> SharedView:
+        """The address of an element of a tile, its swizzle applied."""
+        element = self._offset(*_found(self.description, "address"), indices)
+        return SharedView(element.description, self.description.swizzled(element.base))
+
+    def part(self, rows: int, columns: int, *indices: int) -> SharedView:
+        """The part of `rows` by `columns` at block index (i, j)."""
+        part, terms = _found(self.description, "part", rows, columns)
+        height, width = self.description.logical_shape
+        self._check(indices, (height // rows, width // columns))
+        return self._offset(part, terms, indices)
+
+    def _check(self, indices: tuple, extents: tuple[int, ...]) -> None:
+        for index, extent in zip(indices, extents, strict=False):
+            if not 0 <= index < extent:
+                raise IndexError(f"{self.description}: index {index} is outside 0 to {extent - 1}")
+
+    def _offset(self, description: Shared, terms: tuple, indices: tuple) -> SharedView:
+        if len(indices) != len(terms):
+            raise TypeError(f"{self.description} takes {len(terms)} indices; got {len(indices)}")
+        address = self.base
+        for i, of_index in zip(indices, terms, strict=True):
+            for term in of_index:
+                address += term(int(i))
+        return SharedView(description, address)
+
+
+@functools.lru_cache(maxsize=4096)
+def _found(description: Shared, what: str, *args: Any) -> Any:
+    """What a method of a description gives: asked again by each thread that is interpreted."""
+    return getattr(description, what)(*args)
+
+
+class SharedViewType(types.Type):
+    """A 32-bit address in shared memory, of something described."""
+
+    def __init__(self, description: Shared) -> None:
+        self.description = description
+        super().__init__(f"Shared[{description}]")
+
+
+@register_model(SharedViewType)
+class SharedViewModel(core_models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: SharedViewType) -> None:
+        super().__init__(dmm, fe_type, i32)
+
+
+def refuse(find: Callable[..., Any], *args: Any) -> Any:
+    """`find(*args)`, its ValueError or TypeError as a typing error."""
+    try:
+        return find(*args)
+    except (TypeError, ValueError) as error:
+        raise NumbaTypeError(str(error)) from error
+
+
+def offset(builder: Any, address: Any, terms: Iterable[tuple[Term, ...]], indices: Iterable[Any]) -> Any:
+    """Emit what `SharedView._offset` computes; indices are unsigned 32-bit."""
+    for of_index, index in zip(terms, indices, strict=True):
+        for term in of_index:
+            value = builder.udiv(index, i32(term.divisor)) if term.divisor > 1 else index
+            value = builder.urem(value, i32(term.modulus)) if term.modulus else value
+            address = builder.add(address, builder.mul(value, i32(term.stride)))
+    return address
+
+
+def _integers(args: tuple) -> bool:
+    return all(isinstance(a, types.Integer | types.Boolean) for a in args)
+
+
+@typing_registry.register_attr
+class SharedAttributes(AttributeTemplate):
+    key = SharedViewType
+
+    def generic_resolve(self, ty: SharedViewType, attr: str) -> types.Type | None:
+        if attr in ty.description.constants:
+            return DescriptionAttributes(self.context).generic_resolve(DescriptionType(ty.description), attr)
+        found = refuse(ty.description.attribute, attr)
+        return found and SharedViewType(found[0])
+
+    @bound_function("SharedView.address")
+    def resolve_address(self, ty: SharedViewType, args: tuple, kws: dict) -> Any:
+        if not isinstance(ty.description, Tile) or kws or not _integers(args):
+            return None
+        element, terms = refuse(ty.description.address)
+        if len(args) != len(terms):
+            raise NumbaTypeError(f"{ty.description}.address takes {len(terms)} indices; got {len(args)}")
+        return signature(SharedViewType(element), *[types.uint32] * len(terms), recvr=ty)
+
+    @bound_function("SharedView.part")
+    def resolve_part(self, ty: SharedViewType, args: tuple, kws: dict) -> Any:
+        if not isinstance(ty.description, Tile) or kws or len(args) != 4 or not _integers(args):
+            return None
+        if not all(isinstance(a, types.IntegerLiteral) for a in args[:2]):
+            raise NumbaTypeError(f"{ty.description}.part: rows and columns must be compile-time integers; got {args[:2]}")
+        rows, columns = (a.literal_value for a in args[:2])
+        part, _ = refuse(ty.description.part, rows, columns)
+        return signature(SharedViewType(part), *[types.uint32] * 4, recvr=ty)
+
+
+@lowering.lower_getattr_generic(SharedViewType)
+def lower_attribute(context: Any, builder: Any, ty: SharedViewType, value: Any, attr: str) -> Any:
+    if attr in ty.description.constants:
+        return lower_constant(context, builder, ty, value, attr)
+    return builder.add(value, i32(ty.description.attribute(attr)[1]))
+
+
+@lowering.lower("SharedView.address", SharedViewType, types.VarArg(types.Any))
+def lower_address(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    description, (base, *indices) = sig.args[0].description, args
+    _, terms = description.address()
+    if description.sliced or len(indices) == 1:
+        return swizzle(builder, offset(builder, base, terms, indices), description)
+    # of a whole tile only the row flips bits, and only of the column: most of it is the same throughout a loop
+    row, column = (offset(builder, i32(0), [t], [i]) for t, i in zip(terms, indices, strict=True))
+    if description.transposed:
+        row, column = column, row
+    flipped = builder.lshr(builder.and_(row, i32(description.swizzle_mask)), i32(3))
+    return builder.add(builder.add(base, row), builder.xor(column, flipped))
+
+
+def swizzle(builder: Any, address: Any, description: Tile) -> Any:
+    """Emit what `Tile.swizzled` computes."""
+    return builder.xor(address, builder.lshr(builder.and_(address, i32(description.swizzle_mask)), i32(3)))
+
+
+@lowering.lower("SharedView.part", SharedViewType, types.VarArg(types.Any))
+def lower_part(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    _, terms = sig.args[0].description.part(*sig.return_type.description.logical_shape)
+    return offset(builder, args[0], terms, args[3:])
+
+
+@typing_registry.register_global(operator.getitem)
+class SharedItem(AbstractTemplate):
+    def generic(self, args: tuple, kws: dict) -> Any:
+        view, index = args
+        if not isinstance(view, SharedViewType):
+            return None
+        indices = index.types if isinstance(index, types.BaseTuple) else (index,)
+        if not _integers(indices):
+            raise NumbaTypeError(f"{view.description} is indexed with integers; got {index}")
+        item, _ = refuse(view.description.item, len(indices))
+        cast = types.UniTuple(types.uint32, len(indices)) if isinstance(index, types.BaseTuple) else types.uint32
+        return signature(SharedViewType(item), view, cast)
+
+
+@lowering.lower(operator.getitem, SharedViewType, types.Any)
+def lower_item(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    is_tuple = isinstance(sig.args[1], types.BaseTuple)
+    indices = [builder.extract_value(args[1], i) for i in range(len(sig.args[1]))] if is_tuple else [args[1]]
+    return offset(builder, args[0], sig.args[0].description.item(len(indices))[1], indices)
+
+
+# Accumulators --------------------------------------------------------------------------------------------------------
+
+
+class AccumulatorType(types.Type):
+    """The registers of one thread of a 64 x `n` WGMMA accumulator. In flight, only `wait_group` may take it.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        float32, or float16 packed in pairs.
+    n : int
+    in_flight : bool
+    """
+
+    def __init__(self, dtype: np.dtype, n: int, in_flight: bool) -> None:
+        self.dtype, self.n, self.in_flight = np.dtype(dtype), n, in_flight
+        super().__init__(f"{'InFlight' if in_flight else 'Accumulator'}[{self.dtype}, 64x{n}]")
+
+    @property
+    def registers(self) -> int:
+        """32-bit registers a thread."""
+        return 64 * self.n * self.dtype.itemsize // 4 // 128
+
+    @property
+    def register(self) -> ir.Type:
+        return ir.FloatType() if self.dtype == np.float32 else i32
+
+    @property
+    def constraint(self) -> str:
+        return "f" if self.dtype == np.float32 else "r"
+
+    def as_(self, in_flight: bool) -> AccumulatorType:
+        return AccumulatorType(self.dtype, self.n, in_flight)
+
+    def _same_registers(self, other: Any) -> bool:
+        return isinstance(other, AccumulatorType) and (self.dtype, self.n) == (other.dtype, other.n)
+
+    def can_convert_to(self, typingctx: Any, other: Any) -> Conversion | None:
+        # an accumulator may be put back in flight, never the other way
+        return Conversion.safe if self._same_registers(other) and other.in_flight else None
+
+    def unify(self, typingctx: Any, other: Any) -> AccumulatorType | None:
+        return self.as_(in_flight=True) if self._same_registers(other) else None
+
+
+@register_model(AccumulatorType)
+class AccumulatorModel(core_models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: AccumulatorType) -> None:
+        super().__init__(dmm, fe_type, ir.ArrayType(fe_type.register, fe_type.registers))
+
+
+@lower_cast(AccumulatorType, AccumulatorType)
+def same_registers(context: Any, builder: Any, fromty: Any, toty: Any, value: Any) -> Any:
+    return value
+
+
+# Tensor maps ---------------------------------------------------------------------------------------------------------
+
+DESCRIPTOR = ir.ArrayType(i64, 16)
+
+
+class TensorMapType(types.Type):
+    """A CUtensorMap passed as a ``__grid_constant__`` kernel parameter.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+    box : tuple of int
+        Elements of one box, innermost first.
+    swizzle : {128, 64, 32, 0, None}
+    """
+
+    def __init__(self, dtype: np.dtype, box: tuple[int, ...], swizzle: int | None) -> None:
+        self.dtype, self.box, self.swizzle = dtype, box, swizzle
+        super().__init__(f"TensorMap[{dtype}, {'x'.join(map(str, box))}, {swizzle}]")
+
+
+@register_model(TensorMapType)
+class TensorMapModel(core_models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: TensorMapType) -> None:
+        super().__init__(dmm, fe_type, DESCRIPTOR.as_pointer())
+
+
+# Global memory -------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class GlobalElement:
+    """The address of an array's element when a kernel is interpreted; `GlobalElementType` when compiled.
+
+    Attributes
+    ----------
+    array : array
+        The interpreter's view of an argument.
+    offset : int
+        In bytes from its first element.
+    """
+
+    array: Any
+    offset: int
+
+
+class GlobalElementType(types.Type):
+    """The 64-bit address of an array's element."""
+
+    def __init__(self) -> None:
+        super().__init__("GlobalElement")
+
+
+@register_model(GlobalElementType)
+class GlobalElementModel(core_models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: GlobalElementType) -> None:
+        super().__init__(dmm, fe_type, i64)
+
+
+def element_address(typingctx: Any, array: types.Type, indices: types.Type) -> Any:
+    """Type and emit ``memory.address_of``."""
+    if not isinstance(array, types.Array):
+        raise NumbaTypeError(f"memory.address_of: array must be an array; got {array}")
+    count = len(indices) if isinstance(indices, types.BaseTuple) else 0
+    if count != array.ndim or not _integers(indices.types):
+        raise NumbaTypeError(f"memory.address_of: indices must be a tuple of {array.ndim} integers; got {indices}")
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        helper = context.make_helper(builder, array, value=args[0])
+        address = builder.ptrtoint(helper.data, i64)
+        for i in range(count):
+            stride = builder.extract_value(helper.strides, i)
+            address = builder.add(address, builder.mul(builder.extract_value(args[1], i), stride))
+        return address
+
+    return GlobalElementType()(array, types.UniTuple(types.int64, count)), codegen
+
+
+# Functions unrolled over an accumulator ------------------------------------------------------------------------------
+
+
+def for_each_pair(typingctx: Any, function: types.Type, acc: types.Type, args: types.Type) -> Any:
+    """Type and emit ``wgmma.for_each_pair``: one inlined call for each pair of neighbouring columns."""
+    if not isinstance(function, types.Dispatcher):
+        raise NumbaTypeError(f"wgmma.for_each_pair: function must be a device function; got {function}")
+    if not isinstance(acc, AccumulatorType):
+        raise NumbaTypeError(f"wgmma.for_each_pair: acc must be an accumulator; got {acc}")
+    if acc.in_flight:
+        raise NumbaTypeError(
+            "wgmma.for_each_pair: acc is still in flight: acc = wgmma.wait_group(acc, 0) must come before it is read"
+        )
+    if not isinstance(args, types.BaseTuple):
+        raise NumbaTypeError(f"wgmma.for_each_pair: args must be a tuple; got {args}")
+    if acc.dtype == np.float32:
+        values = (types.float32, types.float32)
+    else:
+        values = (types.uint32,)
+    inner = types.void(types.uint32, types.uint32, *values, *args.types)
+
+    def codegen(context: Any, builder: Any, sig: Any, call: Any) -> Any:
+        extra = [builder.extract_value(call[2], i) for i in range(len(args))]
+        thread = context.compile_internal(builder, linear_thread, types.uint32(), [])
+        lane, warp = builder.and_(thread, i32(31)), builder.and_(builder.lshr(thread, i32(5)), i32(3))
+        first_row = builder.add(builder.mul(warp, i32(16)), builder.lshr(lane, i32(2)))
+        first_column = builder.mul(builder.and_(lane, i32(3)), i32(2))
+        for pair in range(acc.registers // len(values)):
+            row = builder.add(first_row, i32(8 * (pair % 2)))
+            column = builder.add(first_column, i32(8 * (pair // 2)))
+            registers = [builder.extract_value(call[1], pair * len(values) + i) for i in range(len(values))]
+            context.compile_internal(builder, function.dispatcher.py_func, inner, [row, column, *registers, *extra])
+        return context.get_dummy_value()
+
+    return types.none(function, acc, args), codegen
+
+
+def linear_thread() -> int:
+    """The index of the executing thread in its block, x fastest."""
+    inner = cuda.threadIdx.x + cuda.blockDim.x * (cuda.threadIdx.y + cuda.blockDim.y * cuda.threadIdx.z)
+    return types.uint32(inner)
+
+
+def zeros(dtype: types.Type, n: types.Type, check_n: Callable[[int], int]) -> Any:
+    """Type and emit ``wgmma.zeros``."""
+    if not isinstance(dtype, types.NumberClass) or dtype.dtype.name not in ("float32", "float16"):
+        raise NumbaTypeError(f"wgmma.zeros: dtype must be float32 or float16; got {dtype}")
+    if not isinstance(n, types.IntegerLiteral):
+        raise NumbaTypeError(f"wgmma.zeros: n must be a compile-time integer; got {n}")
+    result = AccumulatorType(np.dtype(dtype.dtype.name), refuse(check_n, n.literal_value), in_flight=False)
+    value = ir.Constant(ir.ArrayType(result.register, result.registers), None)
+    return result(dtype, n), lambda context, builder, sig, args: value

@@ -1,0 +1,13 @@
+"""Skips the tests marked `gpu` where there is no Hopper GPU."""
+
+import pytest
+
+from hopper_numba.doctor import why_no_hopper
+
+
+def pytest_collection_modifyitems(items):
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    reason = why_no_hopper() if marked else ""
+    if reason:
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason=f"needs a Hopper GPU: {reason}"))
