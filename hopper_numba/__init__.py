@@ -23,4 +23,6 @@ except (ImportError, AttributeError) as error:  # a dependency is missing or of 
     def __getattr__(name: str) -> Any:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        raise ImportError(f"{__name__}.{name}: {_broken}. `python -m hopper_numba doctor` says what mends it") from _broken
+        raise ImportError(
+            f"{__name__}.{name}: {_broken}. `python -m hopper_numba doctor` says what mends it"
+        ) from _broken

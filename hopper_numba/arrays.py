@@ -85,6 +85,10 @@ class ArrayView:
             expected *= extent
         return True
 
+    def at(self, ptr: int, owner: Any, stream: int | None = None) -> DeviceArray:
+        """A writable array of this layout at another address."""
+        return DeviceArray(ptr, self.shape, self.strides, self.dtype, self.device, False, owner, stream)
+
     def __repr__(self) -> str:
         place = "host" if self.device is None else f"GPU {self.device}"
         return f"{type(self).__name__}({self.ptr:#x} on {place}, {self.shape}, strides {self.strides}, {self.dtype})"
@@ -110,8 +114,25 @@ class DeviceArray(ArrayView):
 
     __slots__ = ("__weakref__", "stream")
 
-    def __init__(self, *args: Any, stream: int | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        ptr: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: np.dtype,
+        device: int | None = None,
+        readonly: bool = False,
+        owner: Any = None,
+        stream: int | None = None,
+    ) -> None:
+        # as the base class does, without a second call
+        self.ptr = ptr
+        self.shape = shape
+        self.strides = strides
+        self.dtype = dtype
+        self.device = device
+        self.readonly = readonly
+        self.owner = owner
         self.stream = stream
 
     @property
@@ -125,7 +146,7 @@ class DeviceArray(ArrayView):
             self.device,
             self.readonly,
             self,
-            stream=self.stream,
+            self.stream,
         )
 
     @property
@@ -195,7 +216,8 @@ def view(obj: Any, name: str = "array", stream: int = NO_ORDER) -> HostArray | D
     name : str, optional
         What messages call it.
     stream : int, optional
-        Handle of the stream that will use it, for kinds whose protocol puts the producer's work in order before that.
+        Handle of the stream that will use it: an array that is read by DLPack has its producer's work put in order
+        before that.
 
     Returns
     -------
@@ -232,21 +254,26 @@ class Kind:
     Attributes
     ----------
     waits : bool
-        Whether work that reads such arrays has to be finished before a call returns: their memory may be reused as
-        soon as they are dropped, and their library cannot be told of a stream.
+        Whether work on such arrays has to be finished before a call returns: their memory may be reused as soon as
+        they are dropped, and their library cannot be told of a stream.
+    copied : bool
+        Whether they lie in host memory and are copied to the GPU and back.
     """
 
     waits = True
+    copied = False
 
     def view(self, obj: Any, name: str, stream: int) -> HostArray | DeviceArray:
         try:
-            if hasattr(obj, "__dlpack_device__"):
-                place = obj.__dlpack_device__()[0]
-                if place == _DLPACK_CPU:
-                    return _host_view(np.from_dlpack(obj))
-                if place != _DLPACK_CUDA:
-                    raise BufferError(f"its memory is of DLPack's device type {int(place)}")
-            memory = StridedMemoryView.from_any_interface(obj, stream_ptr=stream or 1)  # 0 is no stream there
+            if not hasattr(obj, "__dlpack__"):  # its stream is known, see `stream`
+                memory = StridedMemoryView.from_cuda_array_interface(obj, stream_ptr=NO_ORDER)
+                return self._of_memory(memory, memory.dtype, obj)
+            place = obj.__dlpack_device__()[0]
+            if place == _DLPACK_CPU:
+                return _host_view(np.from_dlpack(obj))
+            if place != _DLPACK_CUDA:
+                raise BufferError(f"its memory is of DLPack's device type {int(place)}")
+            memory = StridedMemoryView.from_dlpack(obj, stream_ptr=stream or 1)  # 0 is no stream there
             return self._of_memory(memory, memory.dtype, obj)
         except (BufferError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
             raise TypeError(f"{name}, a {_type_name(obj)}, cannot be read as GPU memory: {error}") from error
@@ -260,20 +287,32 @@ class Kind:
         return DeviceArray(memory.ptr, shape, strides, dtype, memory.device_id, memory.readonly, (memory, obj))
 
     def stream(self, obj: Any) -> int | None:
-        """Handle of the stream on which the library works with `obj` just now; None if it has no such thing."""
-        return None
+        """Handle of the stream on which the library works with `obj` just now; None if `view` orders its work."""
+        if hasattr(obj, "__dlpack__"):
+            return None
+        found = obj.__cuda_array_interface__.get("stream")
+        return None if found is None else stream_handle(found)
 
-    def empty(self, like: Any, shape: tuple[int, ...], dtype: np.dtype, device: int | None, stream: int) -> Any:
-        """A result, not yet written: in host memory if `device` is None, else to be written on `stream`."""
-        if device is None:
-            return np.empty(shape, dtype)
-        memory = _ExportedMemory(device).allocate(math.prod(shape) * dtype.itemsize)
-        ptr, strides = int(memory.handle), _strides(shape, dtype)
-        return DeviceArray(ptr, shape, strides, dtype, device, owner=memory, stream=stream)
+    def empty(self, like: Any, layout: ArrayView, stream: int) -> HostArray | DeviceArray:
+        """Memory for a result, not yet written.
 
-    def deliver(self, result: Any) -> Any:
-        """Make what `empty` gave the kind's own, now that the work that writes it is queued."""
-        return result
+        Parameters
+        ----------
+        like : array
+            Of this kind, on the same device.
+        layout : ArrayView
+            Shape, strides, dtype and device; without an address.
+        stream : int
+            Handle of the stream that will write it.
+        """
+        if layout.device is None:
+            return _host_view(np.empty(layout.shape, layout.dtype))
+        memory = _ExportedMemory(layout.device).allocate(math.prod(layout.shape) * layout.dtype.itemsize)
+        return layout.at(int(memory.handle), memory, stream)
+
+    def deliver(self, result: HostArray | DeviceArray) -> Any:
+        """Make an array of this kind of what `empty` gave, now that the work that writes it is queued."""
+        return result.owner if isinstance(result, HostArray) else result
 
     def written(self, obj: Any) -> None:
         """Tell the library that its array `obj` was overwritten."""
@@ -292,14 +331,21 @@ class OwnKind(Kind):
 
 
 class NumPyKind(Kind):
-    """NumPy arrays: in host memory, copied to the GPU and back."""
+    """NumPy arrays."""
 
     waits = False
+    copied = True
+
+    def stream(self, obj: Any) -> int | None:
+        return None
 
     def view(self, obj: Any, name: str, stream: int) -> HostArray | DeviceArray:
         if isinstance(obj, np.ma.MaskedArray):
-            raise TypeError(f"{name} must not be a masked array: masks are not heeded. Pass {name}.filled(…)")
+            raise TypeError(f"{name} must not be a masked array: masks are not heeded. Pass its filled(…)")
         return _host_view(obj)
+
+    def empty(self, like: Any, layout: ArrayView, stream: int) -> HostArray | DeviceArray:
+        return _host_view(np.empty(layout.shape, layout.dtype))
 
 
 class TorchKind(Kind):
@@ -342,10 +388,10 @@ class TorchKind(Kind):
         if dtype is None:
             raise TypeError(f"{name}: no kernel takes tensors of {obj.dtype}")
         if obj.is_neg():
-            raise TypeError(f"{name} holds its elements with the sign yet to be changed; pass {name}.resolve_neg()")
+            raise TypeError(f"{name} holds its elements with the sign yet to be changed; pass its resolve_neg()")
         if obj.requires_grad and self.torch.is_grad_enabled():
             raise TypeError(
-                f"{name} requires a gradient, and none is recorded here; pass {name}.detach(), or call under "
+                f"{name} requires a gradient, and none is recorded here; pass its detach(), or call under "
                 "torch.no_grad()"
             )
 
@@ -361,13 +407,25 @@ class TorchKind(Kind):
         device = obj.get_device()
         return self._stream(device) if device >= 0 else None
 
-    def empty(self, like: Any, shape: tuple[int, ...], dtype: np.dtype, device: int | None, stream: int) -> Any:
-        if device is None or stream == self._stream(device):
-            return like.new_empty(shape)
-        cuda = self.torch.cuda
-        # on the stream that writes it: Torch hands out memory that earlier work of its stream may still use
-        with cuda.stream(cuda.ExternalStream(stream, device) if stream else cuda.default_stream(device)):
-            return like.new_empty(shape)
+    def empty(self, like: Any, layout: ArrayView, stream: int) -> HostArray | DeviceArray:
+        device = layout.device
+        if device is None:
+            return super().empty(like, layout, stream)
+        if stream == self._stream(device):
+            tensor = like.new_empty(layout.shape)
+        else:
+            # on the stream that writes it: Torch hands out memory that earlier work of its stream may still use
+            cuda = self.torch.cuda
+            with cuda.stream(cuda.ExternalStream(stream, device) if stream else cuda.default_stream(device)):
+                tensor = like.new_empty(layout.shape)
+        return layout.at(tensor.data_ptr(), tensor)
+
+    def deliver(self, result: HostArray | DeviceArray) -> Any:
+        if isinstance(result, DeviceArray):
+            return result.owner
+        if result.dtype == ml_dtypes.bfloat16:
+            return self.torch.from_numpy(result.owner.view(np.int16)).view(self.torch.bfloat16)
+        return self.torch.from_numpy(result.owner)
 
     def written(self, obj: Any) -> None:
         if not obj.is_inference():
@@ -389,14 +447,19 @@ class CuPyKind(Kind):
     def stream(self, obj: Any) -> int | None:
         return self.cupy.cuda.get_current_stream(obj.data.device_id).ptr
 
-    def empty(self, like: Any, shape: tuple[int, ...], dtype: np.dtype, device: int | None, stream: int) -> Any:
+    def empty(self, like: Any, layout: ArrayView, stream: int) -> HostArray | DeviceArray:
         cuda = self.cupy.cuda
-        if device is None or stream == cuda.get_current_stream(device).ptr:
-            return self.cupy.empty(shape, dtype)
-        wrap = getattr(cuda.Stream, "from_external", None)  # since CuPy 14, which deprecates the other
-        # CuPy's memory belongs to streams, as Torch's does
-        with wrap(stream_of(stream)) if wrap else cuda.ExternalStream(stream, device):
-            return self.cupy.empty(shape, dtype)
+        if stream == cuda.get_current_stream(layout.device).ptr:
+            array = self.cupy.empty(layout.shape, layout.dtype)
+        else:
+            wrap = getattr(cuda.Stream, "from_external", None)  # since CuPy 14, which deprecates the other
+            # CuPy's memory belongs to streams, as Torch's does
+            with wrap(stream_of(stream)) if wrap else cuda.ExternalStream(stream, layout.device):
+                array = self.cupy.empty(layout.shape, layout.dtype)
+        return layout.at(array.data.ptr, array)
+
+    def deliver(self, result: HostArray | DeviceArray) -> Any:
+        return result.owner
 
 
 class NumbaKind(Kind):
@@ -413,8 +476,13 @@ class NumbaKind(Kind):
     def stream(self, obj: Any) -> int | None:
         return int(obj.stream)
 
-    def empty(self, like: Any, shape: tuple[int, ...], dtype: np.dtype, device: int | None, stream: int) -> Any:
-        return self.cuda.device_array(shape, dtype, stream=self.cuda.external_stream(stream) if stream else 0)
+    def empty(self, like: Any, layout: ArrayView, stream: int) -> HostArray | DeviceArray:
+        own = self.cuda.external_stream(stream) if stream else 0
+        array = self.cuda.device_array(layout.shape, layout.dtype, stream=own)
+        return layout.at(array.device_ctypes_pointer.value or 0, array)
+
+    def deliver(self, result: HostArray | DeviceArray) -> Any:
+        return result.owner
 
 
 class JaxKind(Kind):
@@ -427,9 +495,9 @@ class JaxKind(Kind):
         found.readonly = True
         return found
 
-    def deliver(self, result: Any) -> Any:
+    def deliver(self, result: HostArray | DeviceArray) -> Any:
         jax = sys.modules["jax"]
-        return jax.numpy.asarray(result) if isinstance(result, np.ndarray) else jax.dlpack.from_dlpack(result)
+        return jax.numpy.asarray(result.owner) if isinstance(result, HostArray) else jax.dlpack.from_dlpack(result)
 
 
 # By the top-level package and the name of a type, or of one that it is derived from
@@ -477,13 +545,15 @@ def _type_name(obj: Any) -> str:
 
 
 def _host_view(array: np.ndarray) -> HostArray:
-    interface = array.__array_interface__
-    ptr, readonly = interface["data"]
+    array = np.asarray(array)
+    ptr, readonly = array.__array_interface__["data"]
     return HostArray(ptr, array.shape, array.strides, array.dtype, None, readonly, array)
 
 
-def _strides(shape: tuple[int, ...], dtype: np.dtype) -> tuple[int, ...]:
-    return tuple(math.prod(shape[i + 1 :]) * dtype.itemsize for i in range(len(shape)))
+def c_order(shape: tuple[int, ...], dtype: np.dtype, device: int | None) -> ArrayView:
+    """The layout of an array in C order, at no address yet."""
+    strides = tuple(math.prod(shape[i + 1 :]) * dtype.itemsize for i in range(len(shape)))
+    return ArrayView(0, shape, strides, dtype, device)
 
 
 # Streams and devices -------------------------------------------------------------------------------------------------
@@ -590,17 +660,18 @@ class _ExportedMemory(MemoryResource):
         return self._device
 
 
-def scratch(shape: tuple[int, ...], dtype: np.dtype, device: int, stream: int) -> DeviceArray:
-    """GPU memory in C order, for use on one stream; `device` is current."""
-    Device(device).set_current()  # cuda.core wants to have done so itself
-    memory = DeviceMemoryResource(device).allocate(math.prod(shape) * dtype.itemsize, stream=stream_of(stream))
-    return DeviceArray(int(memory.handle), shape, _strides(shape, dtype), dtype, device, owner=memory, stream=stream)
+def scratch(layout: ArrayView, stream: int) -> DeviceArray:
+    """GPU memory for use on one stream; the GPU is current."""
+    Device(layout.device).set_current()  # cuda.core wants to have done so itself
+    nbytes = math.prod(layout.shape) * layout.dtype.itemsize
+    memory = DeviceMemoryResource(layout.device).allocate(nbytes, stream=stream_of(stream))
+    return layout.at(int(memory.handle), memory, stream)
 
 
 def to_device(array: np.ndarray, device: int, stream: int) -> DeviceArray:
     """Copy a NumPy array of any strides to a GPU, into C order; `device` is current. Returns when it is read."""
     packed = np.ascontiguousarray(array)
-    result = scratch(packed.shape, packed.dtype, device, stream)
+    result = scratch(c_order(packed.shape, packed.dtype, device), stream)
     result.owner.copy_from(_host_buffer(packed), stream=stream_of(stream))
     stream_of(stream).sync()  # where the array is pinned, the copy has only begun
     return result

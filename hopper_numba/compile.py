@@ -31,7 +31,7 @@ from numba.cuda import cgutils
 from numba.cuda.core.compiler_lock import global_compiler_lock
 from numba.cuda.cudadrv.nvvm import NvvmWarning
 
-from hopper_numba.fingerprint import Unknown, fingerprint, reached
+from hopper_numba.fingerprint import Unknown, fingerprint
 from hopper_numba.intrinsics.types import DESCRIPTOR
 
 TARGET = (9, 0, "a")
@@ -90,22 +90,31 @@ class Compiled:
     @functools.cached_property
     def resources(self) -> Resources:
         """Registers, shared memory, stack and spills."""
-        find = lambda pattern: int(found[1]) if (found := re.search(pattern, self.log)) else 0  # noqa: E731
+
+        def number(pattern: str) -> int:
+            found = re.search(pattern, self.log)
+            return int(found[1]) if found else 0
+
         return Resources(
-            registers=find(r"Used (\d+) registers"),
-            static_shared=find(r"(\d+) bytes smem"),
-            stack=find(r"(\d+) bytes stack frame"),
-            spill_stores=find(r"(\d+) bytes spill stores"),
-            spill_loads=find(r"(\d+) bytes spill loads"),
+            registers=number(r"Used (\d+) registers"),
+            static_shared=number(r"(\d+) bytes smem"),
+            stack=number(r"(\d+) bytes stack frame"),
+            spill_stores=number(r"(\d+) bytes spill stores"),
+            spill_loads=number(r"(\d+) bytes spill loads"),
         )
+
+    @functools.cached_property
+    def register_counts(self) -> set[int]:
+        """The counts that the kernel's `setmaxnreg` name."""
+        return {int(n) for n in re.findall(r"setmaxnreg\.(?:inc|dec)\.sync\.aligned\.u32\s+(\d+)", self.ptx)}
 
     @functools.cached_property
     def findings(self) -> list[str]:
         """What ptxas did that slows the kernel or changes its meaning."""
         found = [line.strip() for line in FINDINGS.findall(self.log)]
         if self.resources.spill_stores or self.resources.spill_loads:
-            spilt = (self.resources.spill_stores, self.resources.spill_loads)
-            found.append("registers spill: %d bytes stored, %d bytes loaded a thread" % spilt)
+            stored, loaded = self.resources.spill_stores, self.resources.spill_loads
+            found.append(f"registers spill: {stored} bytes stored, {loaded} bytes loaded a thread")
         return found
 
     @functools.cached_property
@@ -269,7 +278,9 @@ def _compile(function: FunctionType, signature: tuple, threads: int, min_blocks:
 
 
 def _link(ltoir: bytes, output: str, **options: Any) -> tuple[ObjectCode, str]:
-    linker = Linker(ObjectCode.from_ltoir(ltoir), options=LinkerOptions(arch=ARCH, link_time_optimization=True, **options))
+    # nvJitLink's own cache would answer without ptxas's log
+    settings = LinkerOptions(arch=ARCH, link_time_optimization=True, no_cache=True, **options)
+    linker = Linker(ObjectCode.from_ltoir(ltoir), options=settings)
     try:
         return linker.link(output), linker.get_info_log()
     except RuntimeError as error:

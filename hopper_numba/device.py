@@ -43,6 +43,7 @@ def why_no_hopper() -> str:
 
 
 def describe(gpu: Any) -> str:
+    """A GPU's name and compute capability."""
     return "{}, compute capability {}.{}".format(gpu.name, *gpu.compute_capability)
 
 
@@ -55,10 +56,28 @@ def require_hopper(ordinal: int) -> Any:
     RuntimeError
         If it is no Hopper GPU; says what was found, and offers the interpreter.
     """
-    gpus, why_none = find_gpus()
-    if why_none:
-        raise RuntimeError(f"a kernel needs a Hopper GPU (compute capability 9.0): {why_none}. {OFFER}")
-    gpu = gpus[ordinal]
+    gpu = _gpus()[ordinal]
     if tuple(gpu.compute_capability) != HOPPER:
         raise RuntimeError(f"a kernel needs a Hopper GPU (compute capability 9.0); got {describe(gpu)}. {OFFER}")
     return gpu
+
+
+def current_device() -> int:
+    """The ordinal of this thread's current device.
+
+    Raises
+    ------
+    RuntimeError
+        If the driver shows no GPU.
+    """
+    from cuda.core import Device
+
+    _gpus()
+    return int(Device().device_id)
+
+
+def _gpus() -> list[Any]:
+    gpus, why_none = find_gpus()
+    if not gpus:
+        raise RuntimeError(f"a kernel needs a Hopper GPU (compute capability 9.0): {why_none}. {OFFER}")
+    return gpus

@@ -71,23 +71,12 @@ def fingerprint(function: types.FunctionType, *options: Any) -> str:
     return digest.hexdigest()
 
 
-def reached(function: types.FunctionType) -> set[str]:
-    """The names of the device functions of `intrinsics` that a function reaches."""
-    seen: set[int] = set()
-    names: set[str] = set()
-    for _ in _parts(function, seen, names):
-        pass
-    return names
-
-
-def _parts(value: Any, seen: set[int], names: set[str] | None = None) -> Iterator[str | bytes]:
+def _parts(value: Any, seen: set[int]) -> Iterator[str | bytes]:
     value = value.py_func if isinstance(value, CUDADispatcher) else value
     if isinstance(value, DeviceFunction):
-        if names is not None:
-            names.add(value.name)
         yield value.name
         if not _is_library(value.meaning):
-            yield from _parts(value.emitted_from, seen, names)
+            yield from _parts(value.emitted_from, seen)
     elif isinstance(value, types.FunctionType) and not _is_library(value):
         if id(value) not in seen:
             seen.add(id(value))
@@ -95,7 +84,7 @@ def _parts(value: Any, seen: set[int], names: set[str] | None = None) -> Iterato
             yield repr((value.__defaults__, value.__kwdefaults__))
             for name, captured in _captured(value):
                 yield name
-                yield from _parts(captured, seen, names)
+                yield from _parts(captured, seen)
     elif isinstance(value, types.FunctionType | types.BuiltinFunctionType | types.ModuleType | type):
         yield f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
     elif isinstance(value, np.ndarray):
@@ -103,7 +92,7 @@ def _parts(value: Any, seen: set[int], names: set[str] | None = None) -> Iterato
         yield np.ascontiguousarray(value).tobytes()
     elif isinstance(value, tuple | list | frozenset):
         for element in value:
-            yield from _parts(element, seen, names)
+            yield from _parts(element, seen)
     elif isinstance(value, Shared):
         yield str(value)
     else:

@@ -8,31 +8,26 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 from cuda.bindings import driver
-from cuda.core import LEGACY_DEFAULT_STREAM, Device, Kernel, LaunchConfig, ObjectCode, Stream, launch
+from cuda.core import LEGACY_DEFAULT_STREAM, Kernel, LaunchConfig, ObjectCode, launch
 from numba.cuda import types
 from numba.cuda.dispatcher import CUDADispatcher
 from numba.cuda.np.numpy_support import from_dtype
 
 from hopper_numba import interpreter
-from hopper_numba.arrays import DeviceArray, device_array
+from hopper_numba.arrays import DeviceArray, device_array, on_device, stream_handle, stream_of
 from hopper_numba.compile import Compiled, Resources, compile_kernel
-from hopper_numba.device import require_hopper
-from hopper_numba.fingerprint import reached
+from hopper_numba.device import current_device, require_hopper
 from hopper_numba.shared import SharedLayout
 from hopper_numba.tensor_map import TensorMap
 
 SHARED_NBYTES = 227 * 1024
 """Bytes of shared memory that a block of compute capability 9.0 may have (CUDA C++ Programming Guide)."""
-
-REGISTERS = 64 * 1024
-"""32-bit registers of an SM of compute capability 9.0, likewise."""
 
 
 def jit(
@@ -41,6 +36,7 @@ def jit(
     threads: int,
     shared: SharedLayout | None = None,
     min_blocks: int = 1,
+    registers: tuple[int | None, ...] | None = None,
     fastmath: bool = False,
 ) -> Any:
     """Make a kernel of a function, for Hopper.
@@ -55,6 +51,10 @@ def jit(
         The block's dynamic shared memory, at most 227 KiB.
     min_blocks : int
         Blocks that shall fit on an SM at once: limits the registers of a thread.
+    registers : tuple of int or None, optional
+        For a kernel that executes `warp.setmaxnreg_dec` and `warp.setmaxnreg_inc`: the registers of a thread that each
+        warp group ends with, None for one that executes neither. Their sum is checked before a launch: more than the
+        block has would hang it.
     fastmath : bool
 
     Returns
@@ -76,8 +76,14 @@ def jit(
     if shared is not None and shared.nbytes > SHARED_NBYTES:
         raise ValueError(f"jit: shared memory of a block is at most {SHARED_NBYTES} bytes; {shared.budget()}")
 
+    groups = -(-threads // 128)
+    if registers is not None and (not isinstance(registers, tuple) or len(registers) != groups):
+        raise ValueError(f"jit: registers must be a tuple of {groups}, one for each warp group; got {registers!r}")
+    if registers is not None and threads % 128 and registers[-1] is not None:
+        raise ValueError(f"jit: the last warp group of {threads} threads is not whole: its registers must be None")
+
     def decorate(function: FunctionType) -> HopperKernel:
-        return HopperKernel(function, threads, shared, min_blocks, fastmath)
+        return HopperKernel(function, threads, shared, min_blocks, registers, fastmath)
 
     return decorate(function) if function is not None else decorate
 
@@ -95,10 +101,16 @@ class HopperKernel(CUDADispatcher):
     """
 
     def __init__(
-        self, function: FunctionType, threads: int, shared: SharedLayout | None, min_blocks: int, fastmath: bool
+        self,
+        function: FunctionType,
+        threads: int,
+        shared: SharedLayout | None,
+        min_blocks: int,
+        registers: tuple[int | None, ...] | None,
+        fastmath: bool,
     ) -> None:
         super().__init__(function, {"fastmath": fastmath})
-        self.threads, self.shared, self.min_blocks = threads, shared, min_blocks
+        self.threads, self.shared, self.min_blocks, self.registers = threads, shared, min_blocks, registers
         self.compiled: dict[tuple, Compiled] = {}
         self._loaded: dict[tuple, Kernel] = {}
         self._configs: dict[tuple, LaunchConfig] = {}
@@ -139,25 +151,27 @@ class HopperKernel(CUDADispatcher):
         total = self.shared_nbytes + resources.static_shared
         if total > SHARED_NBYTES:
             raise ValueError(
-                f"{self.__name__}: shared memory of a block is at most {SHARED_NBYTES} bytes; got {resources.static_shared} "
-                f"static + {self.shared_nbytes} dynamic = {total}"
+                f"{self.__name__}: shared memory of a block is at most {SHARED_NBYTES} bytes; got "
+                f"{resources.static_shared} static + {self.shared_nbytes} dynamic = {total}"
             )
 
     def _check_registers(self, compiled: Compiled) -> None:
         """Refuse what would hang: a `setmaxnreg.inc` waits until the block's pool has the registers."""
-        if not {"warp.setmaxnreg_inc", "warp.setmaxnreg_dec"} & reached(self.py_func):
-            return
-        counts = [int(n) for n in re.findall(r"setmaxnreg\.(?:inc|dec)\.sync\.aligned\.u32\s+(\d+)", compiled.ptx)]
-        groups, at_launch = self.threads // 128, compiled.resources.registers
-        if self.threads < 128:
-            raise ValueError(f"{self.__name__}: setmaxnreg takes whole warp groups; got {self.threads} threads a block")
-        # at least one warp group executes each of them, the others the least
-        needed = 128 * (sum(counts) + (groups - len(counts)) * min(counts)) if groups >= len(counts) else 0
-        pool = at_launch * self.threads
-        if needed > pool:
+        stated, used = self.registers or (), compiled.register_counts
+        if used != set(stated) - {None}:
             raise ValueError(
-                f"{self.__name__}: setmaxnreg asks for {' + '.join(map(str, counts))} registers a thread in {groups} warp "
-                f"groups, {needed} at least; the block's pool is {at_launch} x {self.threads} threads = {pool}"
+                f"{self.__name__}: jit's registers must state what each warp group ends with; setmaxnreg names "
+                f"{sorted(used)}, registers is {self.registers}"
+            )
+        at_launch = compiled.resources.registers
+        sizes = [min(128, self.threads - first) for first in range(0, self.threads, 128)]
+        counts = [at_launch if count is None else count for count in stated]
+        needed = sum(count * size for count, size in zip(counts, sizes, strict=False))
+        if needed > at_launch * self.threads:
+            terms = " + ".join(f"{count} x {size}" for count, size in zip(counts, sizes, strict=True))
+            raise ValueError(
+                f"{self.__name__}: the warp groups' registers are more than the block has, and would hang it: {terms} "
+                f"= {needed} > {at_launch} at launch x {self.threads} threads = {at_launch * self.threads}"
             )
 
     def _only(self) -> Compiled:
@@ -191,7 +205,9 @@ class HopperKernel(CUDADispatcher):
             `grid`: an int or a tuple of 1 to 3, in blocks. Alone, a tuple grid is written ``kernel[(x, y),]``.
             `block`: must be `threads`. `stream`: a handle, or an object with ``__cuda_stream__``.
         """
-        grid, block, stream = (*configuration, None, None)[:3] if isinstance(configuration, tuple) else (configuration, None, None)
+        grid, block, stream = (
+            (*configuration, None, None)[:3] if isinstance(configuration, tuple) else (configuration, None, None)
+        )
         return Launch(self, _dimensions("grid", grid), self._block(block), stream)
 
     def configure(self, griddim: Any, blockdim: Any = None, stream: Any = None, sharedmem: int = 0) -> Launch:
@@ -204,8 +220,8 @@ class HopperKernel(CUDADispatcher):
         dimensions = _dimensions("block", block)
         if math.prod(dimensions) != self.threads:
             raise ValueError(
-                f"{self.__name__}: block must have threads={self.threads} threads; got {block}. A grid alone is written "
-                "kernel[(x, y),]"
+                f"{self.__name__}: block must have threads={self.threads} threads; got {block}. A grid alone is "
+                "written kernel[(x, y),]"
             )
         return dimensions
 
@@ -264,38 +280,13 @@ class Launch:
                 if device is not None:
                     raise ValueError(f"{kernel.__name__}: arguments are on devices {device} and {on}")
                 device = on
-        if device is None:
-            device = Device().device_id
-        set_device(device)
-        loaded = kernel.load(tuple(signature), device)
-        launch(as_stream(self.stream), kernel.launch_config(self.grid, self.block), loaded, *parameters)
-
-
-def set_device(ordinal: int) -> None:
-    """Make a Hopper GPU this thread's current device."""
-    require_hopper(ordinal).set_current()
-
-
-def as_stream(stream: Any) -> Any:
-    """A stream as cuda.core takes it: from None (the legacy default stream), a handle, or a stream of another library.
-
-    Raises
-    ------
-    TypeError
-        If it is none of these.
-    """
-    if stream is None:
-        return LEGACY_DEFAULT_STREAM
-    if isinstance(stream, Stream) or hasattr(stream, "__cuda_stream__"):
-        return stream
-    if isinstance(stream, int):
-        return _stream_of(stream)
-    raise TypeError(f"stream must be a handle or an object with __cuda_stream__; got {stream!r}")
-
-
-@functools.lru_cache(maxsize=64)
-def _stream_of(handle: int) -> Stream:
-    return Stream.from_handle(handle) if handle else LEGACY_DEFAULT_STREAM
+        if device is None:  # only numbers
+            device = current_device()
+        require_hopper(device)
+        stream = LEGACY_DEFAULT_STREAM if self.stream is None else stream_of(stream_handle(self.stream))
+        with on_device(device):
+            loaded = kernel.load(tuple(signature), device)
+            launch(stream, kernel.launch_config(self.grid, self.block), loaded, *parameters)
 
 
 # Arguments -----------------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def page() -> str:
     found = chapters()
     parts = [HEAD, "| Chapter | Functions |", "| --- | --- |"]
     for name, entries in found.items():
-        links = ", ".join(f"[{entry.__name__}](#{entry.name.replace('.', '')})" for entry in entries)
+        links = ", ".join(f"[{entry.name.partition('.')[2]}](#{entry.name.replace('.', '')})" for entry in entries)
         parts.append(f"| [{name}](#{name}) | {links} |")
     for name, entries in found.items():
         module = importlib.import_module(f"hopper_numba.intrinsics.{name}")

@@ -1,4 +1,4 @@
-"""What one PTX instruction is: Hopper's instructions as functions that kernels call. Import name: hopper_numba.intrinsics.
+"""Hopper's PTX instructions as functions that kernels call. Import name: hopper_numba.intrinsics.
 
 One file for each chapter of the PTX manual; `ptx.REGISTRY` has them all.
 """

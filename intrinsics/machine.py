@@ -23,7 +23,9 @@ def machine() -> Any:
     """
     found = _current.get()
     if found is None:
-        raise RuntimeError("no kernel is being interpreted here: instructions can only be executed by a kernel's threads")
+        raise RuntimeError(
+            "no kernel is being interpreted here: instructions can only be executed by a kernel's threads"
+        )
     return found
 
 

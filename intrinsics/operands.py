@@ -415,6 +415,8 @@ class Result:
 
 
 class Nothing(Result):
+    """No value."""
+
     def resolve(self, arguments: dict[str, types.Type]) -> types.Type:
         return types.none
 

@@ -120,8 +120,11 @@ class Instruction(DeviceFunction):
         super().__init__(meaning, self._define)
         returned = inspect.signature(meaning, eval_str=True).return_annotation
         self.result = (
-            Nothing() if returned in (None, inspect.Signature.empty) else
-            returned if isinstance(returned, Result) else Scalar(returned)
+            Nothing()
+            if returned in (None, inspect.Signature.empty)
+            else returned
+            if isinstance(returned, Result)
+            else Scalar(returned)
         )
         self.operands: dict[str, Operand] = {name: p.annotation for name, p in self.parameters.items()}
         # without convergent LLVM duplicates a statement into branches, or sinks it there, away from the rest of a warp
@@ -182,9 +185,7 @@ class Instruction(DeviceFunction):
         for (name, kind), value in zip(self.operands.items(), args, strict=True):
             texts[name] = kind.lower(emission, emission.types[name], value, declared[name])
         written = [type_ for _, type_ in emission.outputs]
-        returned = (
-            ir.VoidType() if not written else written[0] if len(written) == 1 else ir.LiteralStructType(written)
-        )
+        returned = ir.VoidType() if not written else written[0] if len(written) == 1 else ir.LiteralStructType(written)
         constraints = [c for c, _ in emission.outputs] + [c for c, _ in emission.inputs]
         if not self.pure:
             constraints.append("~{memory}")
@@ -192,7 +193,9 @@ class Instruction(DeviceFunction):
         type_ = ir.FunctionType(returned, [value.type for value in values])
         asm = ir.InlineAsm(type_, self.text.format(**texts), ",".join(constraints), side_effect=not self.pure)
         call = emission.builder.call(asm, values, attrs=self.attributes)
-        registers = [call] if len(written) == 1 else [emission.builder.extract_value(call, i) for i in range(len(written))]
+        registers = (
+            [call] if len(written) == 1 else [emission.builder.extract_value(call, i) for i in range(len(written))]
+        )
         return self.result.wrap(emission, registers)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -17,8 +17,9 @@ from .machine import machine
 
 SWIZZLES = (128, 64, 32, 0, None)
 ELEMENT_TYPES = (
-    "float16 bfloat16 float32 float64 int8 uint8 int16 uint16 int32 uint32 int64 uint64 float8_e4m3fn float8_e5m2"
-).split()
+    *("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"),
+    *("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
+)
 
 
 def as_dtype(dtype: Any) -> np.dtype:

@@ -204,7 +204,9 @@ class SharedAttributes(AttributeTemplate):
         if not isinstance(ty.description, Tile) or kws or len(args) != 4 or not _integers(args):
             return None
         if not all(isinstance(a, types.IntegerLiteral) for a in args[:2]):
-            raise NumbaTypeError(f"{ty.description}.part: rows and columns must be compile-time integers; got {args[:2]}")
+            raise NumbaTypeError(
+                f"{ty.description}.part: rows and columns must be compile-time integers; got {args[:2]}"
+            )
         rows, columns = (a.literal_value for a in args[:2])
         part, _ = refuse(ty.description.part, rows, columns)
         return signature(SharedViewType(part), *[types.uint32] * 4, recvr=ty)

@@ -1,4 +1,4 @@
-"""WGMMA: asynchronous matrix multiplication by a warp group (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
+"""WGMMA: asynchronous products by a warp group (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
 
 `mma` returns an accumulator in flight; only ``wait_group(acc, 0)`` makes it one that can be read.
 """
@@ -9,10 +9,10 @@ import numpy as np
 
 from . import types
 from .machine import machine
-from .operands import Accumulators, Immediate, InPlace, Operand, Refused, SharedAddress, SharedView
+from .operands import Accumulators, Immediate, InPlace, Refused, SharedAddress
 from .ptx import device_function, ptx
 from .tiles import Tile
-from .types import AccumulatorType, i64
+from .types import i64
 
 TYPES = {"float16": "f16", "bfloat16": "bf16"}
 

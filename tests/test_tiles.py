@@ -48,7 +48,7 @@ def test_an_elements_address_is_where_tma_wrote_it(dtype, swizzle_span):
 
 
 def wgmma_read(descriptor, k_major, mn, k, itemsize):
-    """PTX ISA, "Matrix Descriptor Format" and "Canonical Layouts": the address of an element, by the descriptor's bits."""
+    """PTX ISA, "Matrix Descriptor Format" and "Canonical Layouts": an element's address, by the descriptor's bits."""
     start, leading, stride = ((descriptor >> bit & 0x3FFF) << 4 for bit in (0, 16, 32))
     span = {0: 16, 1: 128, 2: 64, 3: 32}[descriptor >> 62]
     if k_major:

@@ -56,7 +56,7 @@ class KernelArray:
         return len(self._array)
 
     def __repr__(self) -> str:
-        return f"<{self.name}: {self._array.dtype} {self.shape}>"
+        return f"<{self.name}: {self.dtype} {self.shape}>"
 
     def _outside(self, index: Any) -> OutOfBoundsError:
         indices = index if isinstance(index, tuple) else (index,)
@@ -213,7 +213,9 @@ class SharedArray(KernelArray):
         self._written = int.from_bytes(bytes([WRITTEN]) * array.itemsize, "little")
 
     @classmethod
-    def at(cls, machine: Any, name: str, memory: SharedMemory, address: int, shape: Any, dtype: np.dtype) -> SharedArray:
+    def at(
+        cls, machine: Any, name: str, memory: SharedMemory, address: int, shape: Any, dtype: np.dtype
+    ) -> SharedArray:
         """The array of a shape at an address."""
         array = np.ndarray(shape, dtype, memory.array, address)
         return cls(machine, name, array, memory, np.ndarray(shape, f"u{dtype.itemsize}", memory.state, address))
@@ -269,29 +271,57 @@ class SharedArray(KernelArray):
 
 
 class LocalArray(KernelArray):
-    """A thread's own array."""
+    """A thread's own array.
 
-    __slots__ = ("_is_written",)
+    Its elements are Python objects, as the kernel holds them, and None where nothing was written: the hottest memory
+    of kernels that keep fragments of matrices.
+    """
 
-    def __init__(self, machine: Any, name: str, array: np.ndarray, is_written: np.ndarray | None = None) -> None:
-        super().__init__(machine, name, array)
-        self._is_written = np.zeros(array.shape, bool) if is_written is None else is_written
+    __slots__ = ("_dtype", "_type")
+
+    def __init__(self, machine: Any, name: str, array: np.ndarray, dtype: np.dtype) -> None:
+        self._machine, self.name, self._array, self._dtype = machine, name, array, dtype
+        # integers must be checked to fit, whatever their type is
+        self._type = None if dtype.kind in "iub" else dtype.type
+
+    @classmethod
+    def of(cls, machine: Any, name: str, shape: tuple[int, ...], dtype: np.dtype) -> LocalArray:
+        """A new array of a shape."""
+        return cls(machine, name, np.full(shape, None, object), dtype)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return tuple(s // self._array.itemsize * self.itemsize for s in self._array.strides)
+
+    @property
+    def itemsize(self) -> int:
+        return self._dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+    @property
+    def dtype(self) -> Scalar:
+        return Scalar(self._dtype)
 
     def __getitem__(self, index: Any) -> Any:
         try:
             value = self._array[index]
         except IndexError:
             raise self._outside(index) from None
-        is_written = self._is_written[index]
-        if isinstance(value, np.ndarray):
-            return LocalArray(self._machine, self.name, value, is_written)
-        if not is_written:
-            raise self._machine.fault(UninitialisedReadError, f"{self.name}[{index}] is read before it is written")
-        return loaded(value)
+        if value is None:
+            text = ", ".join(map(str, index)) if isinstance(index, tuple) else str(index)
+            raise self._machine.fault(UninitialisedReadError, f"{self.name}[{text}] is read before it is written")
+        if value.__class__ is np.ndarray:
+            return LocalArray(self._machine, self.name, value, self._dtype)
+        return value
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._set(index, value)
-        self._is_written[index] = True
+        try:
+            self._array[index] = value if value.__class__ is self._type else convert(value, self._dtype)
+        except IndexError:
+            raise self._outside(index) from None
 
 
 def extents(shape: Any) -> tuple[int, ...]:

@@ -70,7 +70,7 @@ class Barrier:
         phase = self.phase
         if count < 1 or count > self.pending:
             raise self._fault(
-                f"barrier {self.name}: {count} arrivals in phase {phase}, which takes {self.pending} more of {self.count}"
+                f"barrier {self.name}: {count} arrivals in phase {phase}, which takes only {self.pending} more"
             )
         self._expect(expect_tx)
         self.pending -= count
@@ -199,7 +199,7 @@ class NamedBarrier:
         if self.arrived and threads != self.threads:
             raise self.machine.fault(
                 BarrierError,
-                f"named barrier {self.number} is used with {threads or 'all'} threads, while {self.arrived} arrived with "
+                f"named barrier {self.number} is used with {threads or 'all'} threads; {self.arrived} arrived for "
                 f"{self.threads or 'all'}",
             )
         self.threads = threads

@@ -31,7 +31,17 @@ class Thread:
     """
 
     __slots__ = (
-        "block", "bulk", "exited", "greenlet", "index", "lane", "open_bulk", "position", "resume", "waiting", "warp",
+        "block",
+        "bulk",
+        "exited",
+        "greenlet",
+        "index",
+        "lane",
+        "open_bulk",
+        "position",
+        "resume",
+        "waiting",
+        "warp",
         "warp_group",
     )
 
@@ -99,10 +109,10 @@ class Block:
         for barrier in self.named.values():
             barrier.thread_exited()
         self.warp_syncs[thread.warp].thread_exited()
-        self.warps[thread.warp].thread_exited()
-        self.warp_groups[thread.warp_group].thread_exited()
 
-    def static_array(self, site: tuple, name: str, shape: tuple[int, ...], dtype: np.dtype, alignment: int) -> SharedArray:
+    def static_array(
+        self, site: tuple, name: str, shape: tuple[int, ...], dtype: np.dtype, alignment: int
+    ) -> SharedArray:
         """The static shared array that a place in the source declares, one for the block."""
         key = (*site, shape, dtype.name, alignment)
         if key not in self._static:
@@ -124,4 +134,8 @@ class Block:
                 if 0 <= within < member.nbytes:
                     count = getattr(member, "count", None)
                     return name if count is None else f"{name}[{within // (member.nbytes // count)}]"
+        for array in self._static.values():
+            within = address - array.shared_address
+            if 0 <= within < array.nbytes:
+                return f"{array.name}[{within // array.itemsize}]"
         return f"at {address:#x}"

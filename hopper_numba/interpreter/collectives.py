@@ -37,17 +37,18 @@ class Together:
     def execute(self, meaning: Callable[[list], list], operands: Any) -> Any:
         """Meet; then the result of the executing thread."""
         thread = self.machine.thread
-        frame = sys._getframe(2)
+        frame = sys._getframe(4)  # the instruction and what it calls lie between
         while MARK not in frame.f_globals:
             frame = frame.f_back  # type: ignore[assignment]
         # a closure made anew by each thread has one code
         meant = getattr(meaning, "__code__", meaning)
         if self.count == 0:
-            if len(self.members) < self.size or any(member.exited for member in self.members):
+            if len(self.members) < self.size:
                 raise self.diverged([thread])
             self.meaning, self.code, self.at = meant, frame.f_code, frame.f_lasti
         elif self.meaning is not meant or self.code is not frame.f_code or self.at != frame.f_lasti:
-            raise self.diverged([*self.waiters])
+            # nobody can mend that, but once nobody can run it is known where everybody is
+            self.machine.scheduler.block((self, None))
         position = thread.index - self.first
         self.operands[position] = operands
         self.count += 1
@@ -77,11 +78,6 @@ class Together:
         if len(self.members) < self.size:
             lines.append(f"    the block has only {len(self.members)} threads there")
         return self.machine.fault(DivergenceError, "\n".join(lines), site=here[0])
-
-    def thread_exited(self) -> None:
-        """Whoever waits for a thread that exited waits in vain."""
-        if self.count:
-            raise self.diverged([*self.waiters])
 
     def describe(self, detail: Any) -> str:
         """What the waiting threads lack."""

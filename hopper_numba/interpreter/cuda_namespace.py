@@ -15,13 +15,12 @@ from typing import Any, NoReturn
 import numba.cuda
 import numpy as np
 
-from .arrays import KernelArray, LocalArray, SharedArray, extents
+from .arrays import KernelArray, LocalArray, extents
 from .scalars import scalar_type
 from .source import kernel_frame
 
-ALLOWED = (
-    "threadIdx blockIdx blockDim gridDim grid gridsize laneid warpsize syncthreads syncwarp shared local"
-).split()
+ALLOWED = ["threadIdx", "blockIdx", "blockDim", "gridDim", "grid", "gridsize", "laneid", "warpsize", "syncthreads"]
+ALLOWED += ["syncwarp", "shared", "local"]
 
 
 class _Place:
@@ -82,7 +81,7 @@ class Refused:
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError(
-            f"cuda.{self._name} does not exist in the interpreter. A kernel may use there: cuda.{', cuda.'.join(ALLOWED)}"
+            f"the interpreter has no cuda.{self._name}; a kernel may use cuda.{', cuda.'.join(ALLOWED)}"
         )
 
     __call__ = __getitem__ = __enter__ = __iter__ = _refuse
@@ -126,7 +125,7 @@ class _Local:
     def array(self, shape: Any, dtype: Any, alignment: int | None = None) -> LocalArray:
         """An array of the running thread."""
         dtype = _dtype(dtype)
-        return LocalArray(self._machine, f"local.array({shape}, {dtype})", np.zeros(extents(shape), dtype))
+        return LocalArray.of(self._machine, f"local.array({shape}, {dtype})", extents(shape), dtype)
 
     def __getattr__(self, name: str) -> NoReturn:
         Refused(f"local.{name}")._refuse()

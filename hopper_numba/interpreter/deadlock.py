@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .barriers import Barrier, NamedBarrier
-from .collectives import Together
+from .collectives import Together, WarpSync
 from .errors import DeadlockError, InterpreterError
 from .source import role, site_of
 
@@ -49,5 +49,5 @@ def _waits_in_vain(together: Together) -> bool:
     absent = [t for t in together.members if t not in together.waiters]
     reasons = [t.waiting[0] for t in absent if not t.exited and t.waiting is not None]
     return not any(isinstance(reason, Barrier) for reason in reasons) and all(
-        isinstance(reason, Together | NamedBarrier) for reason in reasons
+        isinstance(reason, Together | NamedBarrier | WarpSync) for reason in reasons
     )

@@ -6,7 +6,8 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
+from types import FunctionType
+from typing import Any, cast
 
 import numpy as np
 
@@ -68,7 +69,7 @@ def run(
     if seed is None:
         seed = settings.seed if settings is not None else 0
     machine = Machine(shape, threads, dynamic_shared, seed)
-    source = getattr(kernel, "py_func", kernel)
+    source = cast(FunctionType, getattr(kernel, "py_func", kernel))
     function = Rewriter(CudaNamespace(machine)).function(source)
     given = tuple(_argument(machine, n, v) for n, v in zip(_names(source, args), args, strict=True))
     # a GPU does not warn of overflows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -64,12 +65,10 @@ class Machine:
         self.blocks = [Block(self, index, rank, self.block_shape, self.dynamic) for index, rank in places]
         threads = [thread for block in self.blocks for thread in block.threads]
         for thread in threads:
-            thread.greenlet = greenlet(self._execute)
+            thread.greenlet = greenlet(functools.partial(self._execute, thread, function, args))
+            # a greenlet's context is empty otherwise, and lacks `running` and NumPy's errstate
             thread.greenlet.gr_context = contextvars.copy_context()
             thread.resume = thread.greenlet.switch
-        starts = [_Start(thread, function, args) for thread in threads]
-        for thread, start in zip(threads, starts, strict=True):
-            thread.resume = start
         try:
             self.scheduler.run(threads)
             for block in self.blocks:
@@ -114,10 +113,11 @@ class Machine:
         for thread in block.threads:
             for store in (*thread.open_bulk, *(store for group in thread.bulk for store in group)):
                 if not store.was_awaited:
-                    missing = "tma.commit_group and tma.wait_group_read" if store in thread.open_bulk else "a tma wait"
+                    missing = "tma.commit_group and " if store in thread.open_bulk else ""
                     raise self.fault(
                         UnfinishedError,
-                        f"the block ended while this TMA store may still read its shared memory: {missing} must come before",
+                        "the block ended while this TMA store may still read its shared memory: "
+                        f"{missing}tma.wait_group_read must come before",
                         site=store.site,
                     )
                 store.write()
@@ -164,7 +164,11 @@ class Machine:
         if issued is not None:
             lines.append(f"  begun at {issued}")
         return kind(
-            "\n".join(lines), block=site.thread.block.index, thread=site.thread.index, filename=site.filename, line=site.line
+            "\n".join(lines),
+            block=site.thread.block.index,
+            thread=site.thread.index,
+            filename=site.filename,
+            line=site.line,
         )
 
     def site(self) -> Site:
@@ -228,7 +232,8 @@ class Machine:
         if description.nbytes > self.dynamic:
             raise self.fault(
                 OutOfBoundsError,
-                f"{description} takes {description.nbytes} bytes of dynamic shared memory; the launch has {self.dynamic}",
+                f"{description} takes {description.nbytes} bytes of dynamic shared memory; the launch has "
+                f"{self.dynamic}",
             )
         self.thread.block.layouts[BASE] = description
         return SharedView(description, BASE)
@@ -391,24 +396,11 @@ class Machine:
         if n == 0 and acc.matrix.value is None:
             raise self.fault(
                 UnfinishedError,
-                "wgmma.wait_group(acc, 0): acc is of a multiplication that no wgmma.commit_group of this warp group closed",
+                "wgmma.wait_group(acc, 0): acc is of a multiplication that this warp group has not closed with "
+                "wgmma.commit_group",
                 issued=acc.matrix.site,
             )
         return Accumulator(acc.matrix, acc.thread, in_flight=n > 0)
-
-
-class _Start:
-    """The first resumption of a thread, which hands over what it executes."""
-
-    __slots__ = ("args", "function", "thread")
-
-    def __init__(self, thread: Thread, function: Callable, args: tuple) -> None:
-        self.thread, self.function, self.args = thread, function, args
-
-    def __call__(self) -> None:
-        thread = self.thread
-        thread.resume = thread.greenlet.switch
-        thread.resume(thread, self.function, self.args)
 
 
 def _nothing(lanes: list) -> list:

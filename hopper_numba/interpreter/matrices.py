@@ -84,6 +84,7 @@ class Accumulator:
             )
         rows, columns = _places(self.thread, self.n)
         low, high = self.matrix.value[rows, columns], self.matrix.value[rows, columns + 1]
+        values: Iterator[tuple]
         if self.dtype == np.float32:
             values = zip(low, high, strict=True)
         else:
@@ -108,7 +109,8 @@ def check_operands(a: Tile, b: Tile, acc: Accumulator) -> None:
     """Refuse shapes and types that no instruction has, as the compiler does."""
     if a.logical_shape != (64, 16) or b.logical_shape != (16, acc.n):
         raise OperandError(
-            f"wgmma.mma multiplies 64 x 16 by 16 x {acc.n} into 64 x {acc.n}; got {a.logical_shape} by {b.logical_shape}"
+            f"wgmma.mma multiplies 64 x 16 by 16 x {acc.n} into 64 x {acc.n}; got {a.logical_shape} by "
+            f"{b.logical_shape}"
         )
     if a.dtype != b.dtype or (acc.dtype == np.float16 and a.dtype != np.float16):
         raise OperandError(f"wgmma.mma: no form multiplies {a.dtype} by {b.dtype} into {acc.dtype}")

@@ -23,11 +23,9 @@ class Scalar:
 
     def __init__(self, dtype: np.dtype) -> None:
         self.dtype, self.name, self.__name__ = dtype, dtype.name, dtype.name
-        self.itemsize = dtype.itemsize
-        self._bits, self._kind = 8 * dtype.itemsize, dtype.kind
 
     def __call__(self, value: Any = 0) -> Any:
-        return int(value) if self._kind in "iu" and _fits(value, self) else convert(value, self.dtype)
+        return convert(value, self.dtype)
 
     def __eq__(self, other: object) -> bool:
         return getattr(other, "name", None) == self.name
@@ -37,11 +35,6 @@ class Scalar:
 
     def __repr__(self) -> str:
         return self.name
-
-
-def _fits(value: Any, scalar: Scalar) -> bool:
-    low = -(1 << scalar._bits - 1) if scalar._kind == "i" else 0
-    return isinstance(value, int) and low <= value < low + (1 << scalar._bits)
 
 
 def wrap(value: int, dtype: np.dtype) -> int:
@@ -54,7 +47,10 @@ def wrap(value: int, dtype: np.dtype) -> int:
 def convert(value: Any, dtype: np.dtype) -> Any:
     """`value` as a kernel would hold it after a conversion to `dtype`: integers are Python's."""
     if dtype.kind in "iu":
-        return wrap(int(value), dtype)
+        number = int(value)
+        bits = 8 * dtype.itemsize
+        low = -(1 << bits - 1) if dtype.kind == "i" else 0
+        return number if low <= number < low + (1 << bits) else wrap(number, dtype)
     return bool(value) if dtype.kind == "b" else dtype.type(value)
 
 

@@ -157,7 +157,7 @@ class Scheduler:
             self.work.remove(operation)
 
     def spinning(self, spins: int) -> None:
-        """Called now and then by threads that only read: another thread's or operation's progress may be all they need."""
+        """Called now and then by threads that only read: what they wait for may need a step."""
         if self.work:
             self._step(self.work)
         self._wake_pollers()

@@ -6,11 +6,14 @@ A kernel takes arrays `given` and `out` of uint32; one that copies takes the ten
 import dataclasses
 from collections.abc import Callable
 
+import numpy as np
 from numba import cuda, float32, uint32
 
+from hopper_numba import interpreter
 from hopper_numba.intrinsics import barrier, convert, fence, grid, matrix, mbarrier, memory, timer, tma, warp, wgmma
 from hopper_numba.intrinsics.tiles import Tile
 from hopper_numba.shared import SharedLayout, barriers, tile
+from hopper_numba.tensor_map import TensorMap
 
 THREADS = 128
 
@@ -29,6 +32,8 @@ class Case:
         Opened by the kernel.
     box : Tile, optional
         The tile of the tensor maps it takes first.
+    registers : tuple of int, optional
+        What its warp groups end with.
     """
 
     kernel: Callable
@@ -37,6 +42,7 @@ class Case:
     threads: int = THREADS
     shared: SharedLayout | None = None
     box: Tile | None = None
+    registers: tuple[int, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -71,7 +77,13 @@ def who(given, out):
     out[t] = warp.lane_index() | warp.warp_index() << 8 | warp.warp_group_index() << 16 | elected << 24
 
 
-@case("warp.setmaxnreg_inc", "warp.setmaxnreg_dec", threads=256, sass=("USETMAXREG.DEALLOC", "USETMAXREG.TRY_ALLOC"))
+@case(
+    "warp.setmaxnreg_inc",
+    "warp.setmaxnreg_dec",
+    threads=256,
+    registers=(40, 256),
+    sass=("USETMAXREG.DEALLOC", "USETMAXREG.TRY_ALLOC"),
+)
 def registers(given, out):
     if warp.warp_group_index() == 0:
         warp.setmaxnreg_dec(40)
@@ -82,16 +94,16 @@ def registers(given, out):
 
 @case("barrier.sync", "barrier.arrive", sass=("BAR.SYNC.* 0x1, 0x80", "BAR.ARV 0x2, 0x80"))
 def named_barriers(given, out):
-    values = cuda.shared.array(THREADS, uint32)
+    values, sums = cuda.shared.array(THREADS, uint32), cuda.shared.array(THREADS, uint32)
     t = cuda.threadIdx.x
     values[t] = given[t]
     barrier.sync(1, 128)
     out[t] = values[127 - t]
     if t < 64:
         barrier.sync(2, 128)
-        out[128 + t] = values[64 + t]
+        out[128 + t] = sums[64 + t]
     else:
-        values[t] = given[t] + t
+        sums[t] = given[t] + t
         barrier.arrive(2, 128)
 
 
@@ -280,12 +292,12 @@ def matrices(given, out):
 def products(given, out):
     lane = cuda.threadIdx.x
     x, y, z = float32(given[lane]), float32(given[32 + lane]), float32(given[64 + lane])
-    f, b = convert.pack_f16x2(x, y), convert.pack_bf16x2(y, z)
-    a, c, d, e = matrix.mma_m16n8k16_f32_f16((f, f + 1, f, f), (f, f), (x, y, z, x))
+    f, g, b = convert.pack_f16x2(x, y), convert.pack_f16x2(y, z), convert.pack_bf16x2(y, z)
+    a, c, d, e = matrix.mma_m16n8k16_f32_f16((f, g, g, f), (g, f), (x, y, z, x))
     memory.st_global_v4_b32(memory.address_of(out, (4 * lane,)), (uint32(a), uint32(c), uint32(d), uint32(e)))
     a, c, d, e = matrix.mma_m16n8k16_f32_bf16((b, b, b, b), (b, b), (x, y, z, x))
     memory.st_global_v4_b32(memory.address_of(out, (128 + 4 * lane,)), (uint32(a), uint32(c), uint32(d), uint32(e)))
-    a, c = matrix.mma_m16n8k16_f16_f16((f, f, f, f), (f, f), (f, f))
+    a, c = matrix.mma_m16n8k16_f16_f16((g, f, f, g), (f, g), (f, g))
     memory.st_global_v2_b32(memory.address_of(out, (256 + 2 * lane,)), (a, c))
 
 
@@ -371,3 +383,28 @@ def multiply(given, out):
     wgmma.commit_group()
     acc = wgmma.wait_group(acc, 0)
     wgmma.for_each_pair(store_pair, acc, (out,))
+
+
+# Launches ------------------------------------------------------------------------------------------------------------
+
+GIVEN = np.random.default_rng(1).integers(0, 8, 1024, np.uint32)
+SIZES = (3, 3, 4, 24, 160)  # of tensors; boxes reach over their ends
+
+
+def arguments(case):
+    """The arrays that a kernel is launched with: tensors first if it copies, then `given` and `out`."""
+    tensors = []
+    if case.box is not None:
+        size = SIZES[-len(case.box.shape) :]
+        source = np.arange(np.prod(size)).reshape(size) % 2048
+        tensors = [source.astype(case.box.dtype), np.zeros(size, case.box.dtype)]
+    return [*tensors, GIVEN.copy(), np.full(1024, 777, np.uint32)]
+
+
+def interpret(case, seed):
+    """The arrays after the launch."""
+    arrays = arguments(case)
+    maps = [TensorMap(array, case.box) for array in arrays[:-2]]
+    nbytes = case.shared.nbytes if case.shared is not None else 0
+    interpreter.run(case.kernel, (*maps, *arrays[-2:]), 1, case.threads, dynamic_shared=nbytes, seed=seed)
+    return arrays

@@ -1,0 +1,411 @@
+"""`matmul`: check, choose, launch.
+
+A call views its operands, looks up a plan by their geometry and launches. What the geometry decides, the checks of
+the layout, the tensor maps and the launch, is in the plan, so that a warm call costs little more than its launch.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from cuda.bindings import driver
+
+from hopper_numba import interpreter
+from hopper_numba.arrays import (
+    ArrayView,
+    DeviceArray,
+    HostArray,
+    Kind,
+    c_order,
+    kind_of,
+    on_device,
+    order,
+    scratch,
+    stream_handle,
+    stream_of,
+    to_device,
+    to_host,
+)
+from hopper_numba.device import HOPPER, current_device, find_gpus, require_hopper
+from hopper_numba.stages import v0_tma, v1_wgmma
+from hopper_numba.tensor_map import TensorMap
+
+STAGES = {"v0": v0_tma, "v1": v1_wgmma}
+"""The stages by name; each module's `build` makes the stage for a dtype."""
+
+DTYPES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+PLANS, STREAMS = 256, 8  # plans kept for each thread, streams for each plan
+ALIGNMENT = 16  # bytes, of what TMA reads
+LATER = "Other layouts come with the production matmul"
+
+
+def matmul(a: Any, b: Any, out: Any = None, *, stream: Any = None) -> Any:
+    """Multiply two matrices on a Hopper GPU: ``a @ b``, as NumPy means it.
+
+    Parameters
+    ----------
+    a : array of shape (M, K)
+        float16 or bfloat16, of NumPy, CuPy, Torch, JAX, Numba, or any kind that exports DLPack or the CUDA array
+        interface. K is contiguous, the stride along M a multiple of 16 bytes, and so is the address.
+    b : array of shape (K, N)
+        Of the same dtype, of any kind. It is K-major: ``x.T`` of an array `x` of shape (N, K) that is laid out as `a`.
+    out : array of shape (M, N), optional
+        Of the same dtype, of any kind but JAX's; laid out as `a`. It must not overlap `a` or `b`.
+    stream : stream, optional
+        A handle, or a stream of cuda.core, Torch, CuPy or Numba. Without it, work goes to the stream on which the
+        library of `a` works just now (of `b` if that of `a` has none, as NumPy, else of `out`, else to the legacy
+        default stream); it begins when the streams of all three have done what is queued on them, and what is queued
+        on them later waits for it. With it, work is queued on that stream, and the caller sees to the order and keeps
+        the arrays alive.
+
+    Returns
+    -------
+    array of shape (M, N)
+        `out`, or a new array of the kind and dtype of `a`; a `DeviceArray` for kinds that only a protocol is known of.
+        Products are added in float32 and rounded once.
+
+    Raises
+    ------
+    TypeError
+        If an argument is no array, or of a dtype that is not multiplied here, or cannot be read or written.
+    ValueError
+        If shapes, strides, addresses, sizes or devices break a rule, or `out` overlaps an operand.
+    RuntimeError
+        If there is no Hopper GPU.
+
+    Notes
+    -----
+    K and N are multiples of 8 elements (16 bytes), unless the result or the sum is empty.
+
+    NumPy arrays are copied to the GPU of the other arrays, else to the current one if it is a Hopper GPU, else to the
+    first Hopper GPU, and a result is copied back; the call returns when it is there. Nothing else is copied. If a JAX
+    array, or one that only a protocol is known of, takes part, the call returns when the work is done, unless
+    `stream` is given.
+
+    Within ``hopper_numba.interpret()``, or with HOPPER_NUMBA_INTERPRET=1, the CPU runs the same kernel on arrays in
+    host memory, and `stream` does not matter.
+    """
+    return _matmul("v1", a, b, out, stream)
+
+
+def matmul_v0(a: Any, b: Any, out: Any = None, *, stream: Any = None) -> Any:
+    """As `matmul`, with stage V0: TMA loads, mma.sync."""
+    return _matmul("v0", a, b, out, stream)
+
+
+def matmul_v1(a: Any, b: Any, out: Any = None, *, stream: Any = None) -> Any:
+    """As `matmul`, with stage V1: WGMMA straight from shared memory."""
+    return _matmul("v1", a, b, out, stream)
+
+
+def _matmul(stage: str, a: Any, b: Any, out: Any, stream: Any) -> Any:
+    a_kind, b_kind = kind_of(a, "matmul: a"), kind_of(b, "matmul: b")
+    c_kind = a_kind if out is None else kind_of(out, "matmul: out")
+    handle, others = _choose_stream(
+        stream, (a_kind.stream(a), b_kind.stream(b), None if out is None else c_kind.stream(out))
+    )
+    x, y = a_kind.view(a, "matmul: a", handle), b_kind.view(b, "matmul: b", handle)
+    c = None if out is None else c_kind.view(out, "matmul: out", handle)
+    if interpreter.active() is not None:
+        _check_in_host(x, y, c)
+    elif x.device is None or y.device is None or (c is not None and c.device is None):
+        x, y = _to_gpu((a_kind, x), (b_kind, y), (c_kind, c), handle)
+
+    plan = _find_plan(stage, x, y)
+    if c is not None:
+        _check_out(c, x, y)
+    with on_device(plan.device):
+        for other in others:
+            order(other, handle, plan.device)
+        if c is None:
+            c = a_kind.empty(a, plan.result, handle)
+        plan.run(x, y, c, handle)
+        for other in others:
+            order(handle, other, plan.device)
+        if stream is None and plan.device is not None and (a_kind.waits or b_kind.waits or c_kind.waits):
+            stream_of(handle).sync()
+    if out is None:
+        return a_kind.deliver(c)
+    c_kind.written(out)
+    return out
+
+
+def _choose_stream(stream: Any, current: tuple[int | None, ...]) -> tuple[int, list[int]]:
+    """The handle of the stream to work on, and those to put in order with it."""
+    if stream is not None:
+        return stream_handle(stream), []
+    known = [handle for handle in current if handle is not None]
+    chosen = known[0] if known else 0
+    return chosen, [handle for handle in known if handle != chosen]
+
+
+# Plans ---------------------------------------------------------------------------------------------------------------
+
+
+class _Zeros:
+    """A result without elements, or whose elements are sums of nothing."""
+
+    def __init__(self, a: ArrayView, b: ArrayView) -> None:
+        self.device = b.device if a.device is None else a.device
+        self.result = c_order((a.shape[0], b.shape[1]), a.dtype, self.device)
+
+    def run(self, a: ArrayView, b: ArrayView, c: ArrayView, stream: int) -> None:
+        m, n = c.shape
+        if isinstance(c, HostArray):
+            c.owner[...] = 0
+        elif m and n:
+            with on_device(c.device):
+                pitch = max(c.strides[0], n * c.dtype.itemsize)
+                (status,) = driver.cuMemsetD2D16Async(c.ptr, pitch, 0, n, m, stream)
+            if status != driver.CUresult.CUDA_SUCCESS:
+                raise RuntimeError(f"matmul: cuMemsetD2D16Async: {status.name}")
+
+
+class _Plan:
+    """What the geometry of two operands decides, and their last addresses.
+
+    Tensor maps are changed in place where addresses change, so a plan is one thread's. It keeps no array alive.
+    """
+
+    def __init__(self, stage: str, a: ArrayView, b: ArrayView) -> None:
+        (m, self.k), n = a.shape, b.shape[1]
+        self.device = a.device
+        self.result = c_order((m, n), a.dtype, a.device)
+        if self.device is not None:
+            require_hopper(self.device)
+        built = STAGES[stage].build(a.dtype)
+        self.kernel, self.grid = built.kernel, built.grid(m, n)
+        self.a_map, self.b_map = TensorMap(_rows_of_a(a), built.a), TensorMap(_rows_of_b(b), built.b)
+        self.a_ptr, self.b_ptr = a.ptr, b.ptr
+        self.launches: dict[int, Any] = {}
+
+    def run(self, a: ArrayView, b: ArrayView, c: ArrayView, stream: int) -> None:
+        """Multiply two operands of the plan's geometry."""
+        if a.ptr != self.a_ptr:
+            self.a_map.replace_address(_rows_of_a(a))
+            self.a_ptr = a.ptr
+        if b.ptr != self.b_ptr:
+            self.b_map.replace_address(_rows_of_b(b))
+            self.b_ptr = b.ptr
+        launch = self.launches.get(stream)
+        if launch is None:
+            if len(self.launches) >= STREAMS:
+                self.launches.clear()
+            launch = self.launches[stream] = self.kernel[self.grid, None, stream]
+        if self.device is None:
+            launch(self.a_map, self.b_map, c.owner, self.k)
+        elif isinstance(c, HostArray):
+            target = scratch(self.result, stream)
+            launch(self.a_map, self.b_map, target, self.k)
+            to_host(target, c.owner)
+        else:
+            launch(self.a_map, self.b_map, c, self.k)
+
+
+def _rows_of_a(a: ArrayView) -> Any:
+    """For a tensor map: `a` without its owner, and with a stride where that of a single row means nothing."""
+    if isinstance(a, HostArray):
+        return a.owner
+    strides = a.strides if a.shape[0] > 1 else (a.shape[1] * a.dtype.itemsize, a.dtype.itemsize)
+    return DeviceArray(a.ptr, a.shape, strides, a.dtype, a.device)
+
+
+def _rows_of_b(b: ArrayView) -> Any:
+    """For a tensor map: the transpose of `b`, without its owner."""
+    if isinstance(b, HostArray):
+        return b.owner.T
+    return DeviceArray(b.ptr, b.shape[::-1], b.strides[::-1], b.dtype, b.device)
+
+
+class _Plans(threading.local):
+    """The plans of a thread, by stage and geometry."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple, _Plan | _Zeros] = {}
+
+
+_plans = _Plans()
+
+
+def _find_plan(stage: str, a: ArrayView, b: ArrayView) -> _Plan | _Zeros:
+    """The plan for two operands, which are checked."""
+    key = (stage, a.device, b.device, a.dtype, b.dtype, a.shape, a.strides, b.shape, b.strides)
+    plan = _plans.found.get(key)
+    if plan is not None:
+        if (a.ptr | b.ptr) % ALIGNMENT:
+            _check_addresses(a, b)
+        return plan
+    _check(a, b)
+    if 0 in a.shape or 0 in b.shape:
+        return _Zeros(a, b)
+    _check_layout(a, b)
+    plan = _Plan(stage, a, b)
+    if plan.device is not None:  # one for the interpreter would keep its arrays alive
+        while len(_plans.found) >= PLANS:
+            del _plans.found[next(iter(_plans.found))]  # the oldest
+        _plans.found[key] = plan
+    return plan
+
+
+# Copies --------------------------------------------------------------------------------------------------------------
+
+
+def _to_gpu(a: tuple[Kind, ArrayView], b: tuple[Kind, ArrayView], out: tuple[Kind, Any], stream: int) -> Any:
+    """Views of the operands in GPU memory, those of NumPy arrays copied there; all checks come first."""
+    (_, x), (_, y), (_, c) = a, b, out
+    _check(x, y)
+    if c is not None:
+        _check_out(c, x, y)
+    for name, (kind, view) in {"a": a, "b": b, "out": out}.items():
+        if view is not None and view.device is None and not kind.copied:
+            raise TypeError(
+                f"matmul: {name} is in host memory; only NumPy arrays are copied to the GPU. Move it there, pass it as a "
+                "NumPy array, or interpret the kernel (hopper_numba.interpret)"
+            )
+    if 0 in x.shape or 0 in y.shape:
+        return x, y
+    _check_layout(x, y)
+    devices = [view.device for view in (x, y, c) if view is not None and view.device is not None]
+    device = devices[0] if devices else default_device()
+    with on_device(device):
+        if isinstance(x, HostArray):
+            x = to_device(x.owner, device, stream)
+        if isinstance(y, HostArray):
+            y = to_device(y.owner.T, device, stream).T
+    return x, y
+
+
+def default_device() -> int:
+    """The GPU for operands that are on none: the thread's current one, else the first Hopper GPU.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no Hopper GPU.
+    """
+    current = current_device()
+    hoppers = [gpu.device_id for gpu in find_gpus()[0] if tuple(gpu.compute_capability) == HOPPER]
+    chosen = current if current in hoppers or not hoppers else hoppers[0]
+    require_hopper(chosen)
+    return chosen
+
+
+# Checks --------------------------------------------------------------------------------------------------------------
+
+
+def _check_in_host(*arrays: ArrayView | None) -> None:
+    for name, array in zip(("a", "b", "out"), arrays, strict=True):
+        if array is not None and array.device is not None:
+            raise TypeError(
+                f"matmul: the interpreter takes arrays in host memory; {name} is on GPU {array.device}. Pass it as a "
+                "NumPy array, or leave hopper_numba.interpret() and HOPPER_NUMBA_INTERPRET"
+            )
+
+
+def _check(a: ArrayView, b: ArrayView) -> None:
+    """What holds whatever the layout."""
+    for name, operand in (("a", a), ("b", b)):
+        if operand.dtype not in DTYPES:
+            raise TypeError(f"matmul: {name} must be of float16 or bfloat16; got {operand.dtype}")
+        if len(operand.shape) != 2:
+            raise ValueError(f"matmul: {name} must have 2 dimensions; got shape {operand.shape}")
+    if a.dtype != b.dtype:
+        raise TypeError(f"matmul: a and b must have one dtype; got {a.dtype} and {b.dtype}")
+    if a.shape[1] != b.shape[0]:
+        raise ValueError(
+            f"matmul: a must have as many columns as b has rows; got {a.shape[1]} and {b.shape[0]}, with shapes "
+            f"{a.shape} and {b.shape}"
+        )
+    if a.device != b.device and None not in (a.device, b.device):
+        raise ValueError(f"matmul: a and b must be on one GPU; got GPU {a.device} and GPU {b.device}")
+
+
+def _check_layout(a: ArrayView, b: ArrayView) -> None:
+    """What these kernels ask of the layout of operands that have elements."""
+    itemsize = a.dtype.itemsize
+    multiple = ALIGNMENT // itemsize
+    for name, extent in (("K, the columns of a and the rows of b,", a.shape[1]), ("N, the columns of b,", b.shape[1])):
+        if extent % multiple:
+            raise ValueError(f"matmul: {name} must be a multiple of {multiple} for {a.dtype}; got {extent}. {LATER}")
+    if a.strides[1] != itemsize:
+        raise ValueError(
+            f"matmul: a must have a stride of {itemsize} bytes along K, its second dimension; got strides {a.strides}. "
+            f"{LATER}"
+        )
+    if b.strides[0] != itemsize:
+        raise ValueError(
+            f"matmul: b must be K-major, with a stride of {itemsize} bytes along K, its first dimension; got strides "
+            f"{b.strides}. Pass b = x.T of a C-ordered array x of shape (N, K). {LATER}"
+        )
+    _check_stride("a", "M", a.shape[0], a.strides[0], a.shape[1] * itemsize)
+    _check_stride("b", "N", b.shape[1], b.strides[1], b.shape[0] * itemsize)
+    _check_addresses(a, b)
+
+
+def _check_stride(name: str, dimension: str, extent: int, stride: int, row: int) -> None:
+    if extent > 1 and (stride % ALIGNMENT or stride < row):
+        raise ValueError(
+            f"matmul: {name} must have a stride along {dimension} that is a multiple of {ALIGNMENT} bytes and at least "
+            f"{row}; got {stride}. {LATER}"
+        )
+
+
+def _check_addresses(a: ArrayView, b: ArrayView) -> None:
+    for name, operand in (("a", a), ("b", b)):
+        _check_address(name, operand)
+
+
+def _check_address(name: str, array: ArrayView) -> None:
+    if array.ptr % ALIGNMENT:
+        raise ValueError(
+            f"matmul: {name} must begin at a multiple of {ALIGNMENT} bytes; got address {array.ptr:#x}. {LATER}"
+        )
+
+
+def _check_out(out: ArrayView, a: ArrayView, b: ArrayView) -> None:
+    shape = (a.shape[0], b.shape[1])
+    if out.shape != shape:
+        raise ValueError(f"matmul: out must have shape {shape}; got {out.shape}")
+    if out.dtype != a.dtype:
+        raise TypeError(f"matmul: out must have the operands' dtype {a.dtype}; got {out.dtype}")
+    if out.readonly:
+        raise ValueError("matmul: out must be writable; got a read-only array")
+    if 0 in shape:
+        return
+    devices = (a.device, b.device)
+    if out.device is not None and any(device not in (None, out.device) for device in devices):
+        raise ValueError(f"matmul: out must be on the operands' GPU; got GPU {out.device}, and a and b on {devices}")
+    itemsize = out.dtype.itemsize
+    if out.strides[1] != itemsize:
+        raise ValueError(
+            f"matmul: out must have a stride of {itemsize} bytes along N, its second dimension; got strides "
+            f"{out.strides}. {LATER}"
+        )
+    _check_stride("out", "M", shape[0], out.strides[0], shape[1] * itemsize)
+    _check_address("out", out)
+    for name, operand in (("a", a), ("b", b)):
+        if operand.device == out.device and 0 not in operand.shape and _overlap(out, operand):
+            raise ValueError(f"matmul: out must not overlap {name}; got {out} and {operand}")
+
+
+def _overlap(first: ArrayView, second: ArrayView) -> bool:
+    """Whether two matrices share bytes; True also where rows of different strides merely interleave."""
+    begin, rows, row, stride = _extent(first)
+    other, other_rows, other_row, other_stride = _extent(second)
+    if begin + (rows - 1) * stride + row <= other or other + (other_rows - 1) * other_stride + other_row <= begin:
+        return False
+    if stride != other_stride or rows == 1 or other_rows == 1:
+        return True
+    column = (other - begin) % stride  # where the other's rows begin in these rows
+    return column < row or column + other_row > stride
+
+
+def _extent(matrix: ArrayView) -> tuple[int, int, int, int]:
+    """The address, and number, bytes and stride of the rows: of what is contiguous."""
+    (rows, columns), (stride, inner) = matrix.shape, matrix.strides
+    if inner != matrix.dtype.itemsize:
+        rows, columns, stride = columns, rows, inner
+    return matrix.ptr, rows, columns * matrix.dtype.itemsize, stride

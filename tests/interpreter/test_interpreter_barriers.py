@@ -1,0 +1,238 @@
+"""Barriers in the interpreter: phases, counts, misuse."""
+
+import numpy as np
+import pytest
+from numba import cuda, uint64
+
+from hopper_numba import interpreter
+from hopper_numba.intrinsics import barrier, mbarrier, timer
+from hopper_numba.shared import SharedLayout, barriers
+
+SHARED = SharedLayout(one=barriers(), full=barriers(2))
+SEEDS = range(6)
+
+
+def run(kernel, *args, threads=64, seed=0):
+    interpreter.run(kernel, args, 1, threads, dynamic_shared=SHARED.nbytes, seed=seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_ring_of_two_barriers_hands_over_every_item_in_order(seed):
+    """Warp 0 fills, warp 1 empties; a barrier for each direction."""
+    shared = SharedLayout(full=barriers(2), empty=barriers(2))
+
+    def kernel(out, items):
+        smem = shared.open()
+        slots = cuda.shared.array(2, np.int32)
+        if cuda.threadIdx.x == 0:
+            for i in range(2):
+                mbarrier.init(smem.full[i], 1)
+                mbarrier.init(smem.empty[i], 32)
+        cuda.syncthreads()
+        if cuda.threadIdx.x == 0:
+            for item in range(items):
+                mbarrier.wait(smem.empty[item % 2], (item // 2 + 1) & 1)
+                slots[item % 2] = 100 + item
+                mbarrier.arrive(smem.full[item % 2], 1)
+        elif cuda.threadIdx.x >= 32:
+            for item in range(items):
+                mbarrier.wait(smem.full[item % 2], item // 2 & 1)
+                out[item, cuda.threadIdx.x - 32] = slots[item % 2]
+                mbarrier.arrive(smem.empty[item % 2], 1)
+
+    out = np.zeros((7, 32), np.int32)
+    interpreter.run(kernel, (out, 7), 1, 64, dynamic_shared=shared.nbytes, seed=seed)
+    assert (out == 100 + np.arange(7)[:, None]).all()
+
+
+def test_a_fresh_barrier_counts_as_if_phase_1_had_passed():
+    def kernel(out):
+        smem = SHARED.open()
+        mbarrier.init(smem.one, 2)
+        out[0] = mbarrier.test_wait(smem.one, 1)
+        out[1] = mbarrier.test_wait(smem.one, 0)
+        state = mbarrier.arrive(smem.one, 1)
+        out[2] = mbarrier.test_wait_state(smem.one, state)
+        mbarrier.arrive(smem.one, 1)
+        out[3] = mbarrier.test_wait_state(smem.one, state)
+        out[4] = mbarrier.test_wait(smem.one, 0)
+        out[5] = mbarrier.test_wait(smem.one, 1)
+        mbarrier.arrive(smem.one, 2)
+        out[6] = mbarrier.test_wait(smem.one, 1)
+        mbarrier.inval(smem.one)
+        mbarrier.init(smem.one, 5)
+        out[7] = mbarrier.test_wait(smem.one, 0)
+
+    out = np.full(8, 9, np.int32)
+    run(kernel, out, threads=1)
+    assert out.tolist() == [1, 0, 0, 1, 1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_thread_that_polls_lets_others_arrive(seed):
+    def kernel(out):
+        smem = SHARED.open()
+        if cuda.threadIdx.x == 0:
+            mbarrier.init(smem.one, 31)
+        cuda.syncthreads()
+        if cuda.threadIdx.x:
+            mbarrier.arrive(smem.one, 1)
+        else:
+            while not mbarrier.test_wait(smem.one, 0):
+                timer.nanosleep(20)
+            out[0] = 1
+
+    out = np.zeros(1, np.int32)
+    run(kernel, out, threads=32, seed=seed)
+    assert out[0] == 1
+
+
+def test_a_loop_with_a_timeout_ends():
+    def kernel(out):
+        smem = SHARED.open()
+        mbarrier.init(smem.one, 2)
+        start = timer.globaltimer()
+        while not mbarrier.test_wait(smem.one, 0) and timer.globaltimer() - start < 1_000_000:
+            pass
+        out[0] = 1
+
+    out = np.zeros(1, np.int32)
+    run(kernel, out, threads=1)
+    assert out[0] == 1
+
+
+def misuses():
+    def before_init(smem):
+        mbarrier.arrive(smem.one, 1)
+
+    def too_many(smem):
+        mbarrier.init(smem.full[1], 2)
+        mbarrier.arrive(smem.full[1], 3)
+
+    def twice(smem):
+        mbarrier.init(smem.one, 1)
+        mbarrier.init(smem.one, 1)
+
+    def after_inval(smem):
+        mbarrier.init(smem.one, 1)
+        mbarrier.inval(smem.one)
+        mbarrier.wait(smem.one, 0)
+
+    return [
+        (before_init, "barrier one is arrived on before mbarrier.init"),
+        (too_many, r"barrier full\[1\]: 3 arrivals in phase 0, which takes only 2 more"),
+        (twice, "barrier one is initialised already"),
+        (after_inval, "barrier one is waited for before"),
+    ]
+
+
+@pytest.mark.parametrize(("misuse", "message"), misuses(), ids=lambda v: getattr(v, "__name__", ""))
+def test_a_misuse_names_the_barrier(misuse, message):
+    misuse = cuda.jit(device=True)(misuse)
+
+    def kernel():
+        misuse(SHARED.open())
+
+    with pytest.raises(interpreter.BarrierError, match=message) as caught:
+        run(kernel, threads=1)
+    assert caught.value.line > 0
+    assert caught.value.thread == 0
+    assert caught.value.filename == __file__
+
+
+def test_a_barrier_is_no_data():
+    def kernel(out):
+        smem = SHARED.open()
+        raw = cuda.shared.array(0, uint64)
+        mbarrier.init(smem.one, 1)
+        out[0] = raw[0]
+
+    with pytest.raises(interpreter.BarrierError, match="are a barrier's"):
+        run(kernel, np.zeros(1, np.uint64), threads=1)
+
+
+def test_barriers_in_a_numba_array_have_its_name():
+    def kernel():
+        bars = cuda.shared.array(4, uint64)
+        mbarrier.init(bars[2:], 1)
+        mbarrier.wait(bars[2:], 0)
+
+    with pytest.raises(interpreter.DeadlockError, match=r"shared.array\(4, uint64\)\[2\], phase 0"):
+        run(kernel, threads=1)
+
+
+def test_a_waiter_that_is_two_phases_late_waits_again():
+    """As on the GPU, where parity cannot tell them apart."""
+
+    def kernel(out):
+        smem = SHARED.open()
+        if cuda.threadIdx.x == 0:
+            mbarrier.init(smem.one, 1)
+        cuda.syncthreads()
+        if cuda.threadIdx.x == 0:
+            mbarrier.wait(smem.one, 0)
+            out[0] = 1
+        elif cuda.threadIdx.x == 1:
+            mbarrier.arrive(smem.one, 1)
+            mbarrier.arrive(smem.one, 1)
+
+    outcomes = set()
+    for seed in range(30):
+        out = np.zeros(1, np.int32)
+        try:
+            run(kernel, out, threads=2, seed=seed)
+        except interpreter.DeadlockError:
+            outcomes.add("stuck")
+        else:
+            outcomes.add("passed")
+    assert outcomes == {"stuck", "passed"}
+
+
+# Named barriers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_threads_that_arrive_do_not_wait_and_those_that_sync_do(seed):
+    def kernel(out):
+        slot = cuda.shared.array(1, np.int32)
+        if cuda.threadIdx.x < 32:
+            if cuda.threadIdx.x == 0:
+                slot[0] = 7
+            cuda.syncwarp()
+            barrier.arrive(1, 64)
+        else:
+            barrier.sync(1, 64)
+            out[cuda.threadIdx.x - 32] = slot[0]
+
+    out = np.zeros(32, np.int32)
+    run(kernel, out, seed=seed)
+    assert (out == 7).all()
+
+
+def test_syncthreads_does_not_wait_for_threads_that_exited():
+    def kernel(out):
+        if cuda.threadIdx.x < 40:
+            return
+        cuda.syncthreads()
+        out[cuda.threadIdx.x] = 1
+
+    out = np.zeros(64, np.int32)
+    run(kernel, out)
+    assert out.sum() == 24
+
+
+def test_two_counts_on_one_named_barrier_are_refused():
+    def kernel():
+        barrier.sync(3, 64 if cuda.threadIdx.x < 32 else 32)
+
+    with pytest.raises(interpreter.BarrierError, match="named barrier 3 is used with"):
+        run(kernel)
+
+
+def test_a_count_that_is_no_multiple_of_a_warp_is_refused():
+    def kernel():
+        barrier.sync(3, threads)
+
+    threads = 96
+    with pytest.raises(interpreter.BarrierError, match="up to the block's 64; got 96"):
+        run(kernel)

@@ -1,0 +1,285 @@
+"""WGMMA in the interpreter, and a whole matrix product."""
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numba import cuda, float32
+
+from hopper_numba import interpreter
+from hopper_numba.intrinsics import fence, mbarrier, tma, wgmma
+from hopper_numba.shared import SharedLayout, barriers, tile
+from hopper_numba.tensor_map import TensorMap
+
+SEEDS = range(4)
+
+
+@cuda.jit(device=True)
+def store_pair(row, column, low, high, c, first_row, first_column):
+    m, n = first_row + row, first_column + column
+    if m < c.shape[0] and n < c.shape[1]:
+        c[m, n] = low
+        c[m, n + 1] = high
+
+
+def matmul(dtype, block_m=128, block_n=128, block_k=64, wait=True, sync=True):
+    """A kernel that multiplies (M, K) by the transpose of (N, K)."""
+    shared = SharedLayout(a=tile(dtype, (block_m, block_k)), b=tile(dtype, (block_n, block_k)), loaded=barriers())
+    k16 = block_k // 16
+
+    def kernel(a, b, c, k_tiles):
+        smem = shared.open()
+        first_row, first_column = cuda.blockIdx.x * block_m, cuda.blockIdx.y * block_n
+        if cuda.threadIdx.x == 0:
+            mbarrier.init(smem.loaded, 1)
+            fence.mbarrier_init()
+        cuda.syncthreads()
+        acc0 = wgmma.zeros(float32, block_n)
+        acc1 = wgmma.zeros(float32, block_n)
+        for k in range(k_tiles):
+            if cuda.threadIdx.x == 0:
+                mbarrier.arrive_expect_tx(smem.loaded, smem.a.nbytes + smem.b.nbytes)
+                tma.load(smem.a, a, (k * block_k, first_row), smem.loaded)
+                tma.load(smem.b, b, (k * block_k, first_column), smem.loaded)
+            if wait:
+                mbarrier.wait(smem.loaded, k & 1)
+            wgmma.fence()
+            for i in range(k16):
+                acc0 = wgmma.mma(smem.a.part(64, 16, 0, i), smem.b.part(block_n, 16, 0, i).T, acc0)
+                acc1 = wgmma.mma(smem.a.part(64, 16, 1, i), smem.b.part(block_n, 16, 0, i).T, acc1)
+            wgmma.commit_group()
+            acc0, acc1 = wgmma.wait_group((acc0, acc1), 0)
+            if sync:
+                cuda.syncthreads()
+        wgmma.for_each_pair(store_pair, acc0, (c, first_row, first_column))
+        wgmma.for_each_pair(store_pair, acc1, (c, first_row + 64, first_column))
+
+    return kernel, shared
+
+
+def multiply(m, n, k, dtype=np.float16, seed=0, **options):
+    kernel, shared = matmul(dtype, **options)
+    rng = np.random.default_rng(m + n + k)
+    a, b = (rng.integers(-4, 5, (rows, k)).astype(dtype) for rows in (m, n))
+    c = np.full((m, n), np.nan, np.float32)
+    maps = TensorMap(a, shared.members["a"]), TensorMap(b, shared.members["b"])
+    grid = -(-m // 128), -(-n // 128)
+    interpreter.run(kernel, (*maps, c, -(-k // 64)), grid, 128, dynamic_shared=shared.nbytes, seed=seed)
+    return c, a.astype(np.float64) @ b.T.astype(np.float64)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_product_of_small_integers_is_exact_under_every_schedule(seed):
+    found, expected = multiply(192, 320, 256, seed=seed)
+    assert (found == expected).all()
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(8, 8, 8), (128, 128, 64), (130, 136, 72)])
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=["f16", "bf16"])
+def test_edges_are_zeros_on_the_way_in_and_left_alone_on_the_way_out(m, n, k, dtype):
+    found, expected = multiply(m, n, k, dtype)
+    assert (found == expected).all()
+
+
+def test_a_product_before_the_operands_arrived_is_reported_where_it_was_issued():
+    with pytest.raises(interpreter.ReadBeforeArrivalError) as caught:
+        multiply(128, 128, 64, wait=False)
+    assert "warp group 0, 128 threads" in str(caught.value)
+    assert "acc0 = wgmma.mma(" in str(caught.value)
+
+
+def one_product(tile_a, tile_b, view_a, view_b, n, dtype=float32, steps=1):
+    """A kernel of one block that multiplies two tiles `steps` times."""
+    shared = SharedLayout(a=tile_a, b=tile_b, loaded=barriers())
+
+    def kernel(a, b, c):
+        smem = shared.open()
+        if cuda.threadIdx.x == 0:
+            mbarrier.init(smem.loaded, 1)
+            mbarrier.arrive_expect_tx(smem.loaded, smem.a.nbytes + smem.b.nbytes)
+            tma.load(smem.a, a, (0, 0), smem.loaded)
+            tma.load(smem.b, b, (0, 0), smem.loaded)
+        cuda.syncthreads()
+        mbarrier.wait(smem.loaded, 0)
+        acc = wgmma.zeros(dtype, n)
+        wgmma.fence()
+        for _ in range(steps):
+            acc = wgmma.mma(view_a(smem.a), view_b(smem.b), acc)
+        wgmma.commit_group()
+        acc = wgmma.wait_group(acc, 0)
+        for row, column, values in acc.pairs():
+            c[row, column] = values[0] if dtype == float32 else unpacked(values[0], 0)
+            c[row, column + 1] = values[1] if dtype == float32 else unpacked(values[0], 1)
+
+    def unpacked(value, half):
+        return np.array([value], np.uint32).view(np.float16)[half]
+
+    return kernel, shared
+
+
+def run_one(a, b, tile_a, tile_b, view_a, view_b, n, **options):
+    kernel, shared = one_product(tile_a, tile_b, view_a, view_b, n, **options)
+    c = np.full((64, n), np.nan, np.float32)
+    interpreter.run(kernel, (TensorMap(a, tile_a), TensorMap(b, tile_b), c), 1, 128, dynamic_shared=shared.nbytes)
+    return c
+
+
+def integers(*shape):
+    return np.random.default_rng(sum(shape)).integers(-4, 5, shape).astype(np.float16)
+
+
+@pytest.mark.parametrize("swizzle", [128, 64, 32, 0])
+@pytest.mark.parametrize(("a_turned", "b_turned"), list(itertools.product([False, True], repeat=2)))
+def test_both_majors_of_both_operands_in_every_swizzle(swizzle, a_turned, b_turned):
+    a, b = integers(64, 64), integers(64, 72)[:, :64].copy()
+    square = tile(np.float16, (64, 64), swizzle)
+    step = 2  # columns 32 to 47 of K
+    view_a = (lambda s: s.part(16, 64, step, 0).T) if a_turned else (lambda s: s.part(64, 16, 0, step))
+    view_b = (lambda s: s.part(16, 64, step, 0)) if b_turned else (lambda s: s.part(64, 16, 0, step).T)
+    left, right = (a.T if a_turned else a), (b if b_turned else b.T)
+    found = run_one(a, b, square, square, view_a, view_b, 64)
+    assert (found == left[:, 32:48].astype(np.float64) @ right[32:48].astype(np.float64)).all()
+
+
+@pytest.mark.parametrize("n", [8, 24, 256])
+def test_every_row_and_column_is_held_by_one_thread(n):
+    a, b = integers(64, 16), integers(n, 16)
+    flat = tile(np.float16, (64, 16), 32), tile(np.float16, (n, 16), 32)
+    found = run_one(a, b, *flat, lambda s: s, lambda s: s.T, n)
+    assert (found == a.astype(np.float64) @ b.T.astype(np.float64)).all()
+
+
+def test_a_float16_accumulator_is_rounded_by_each_instruction():
+    a, b = np.zeros((64, 16), np.float16), np.zeros((8, 16), np.float16)
+    a[:, :2], b[:, :2] = (64, 1), (32, 1)  # 2049 a step
+    flat = tile(np.float16, (64, 16), 32), tile(np.float16, (8, 16), 32)
+    found = run_one(a, b, *flat, lambda s: s, lambda s: s.T, 8, dtype=np.float16, steps=3)
+    assert (found == 6144).all()  # 2048, 4096, 6144; the sum of all, rounded once, is 6148
+
+
+def test_operands_that_no_instruction_has_are_refused():
+    flat = tile(np.float16, (64, 16), 32), tile(np.float16, (8, 16), 32)
+    with pytest.raises(interpreter.OperandError, match=r"64 x 16 by 16 x 16 into 64 x 16; got \(64, 16\) by \(16, 8\)"):
+        run_one(integers(64, 16), integers(8, 16), *flat, lambda s: s, lambda s: s.T, 16)
+
+
+# In flight -----------------------------------------------------------------------------------------------------------
+
+SHARED = SharedLayout(a=tile(np.float16, (64, 16), 32), b=tile(np.float16, (8, 16), 32))
+
+
+def fill(value):
+    """Every thread writes its part of both tiles: ones, in any order of the elements."""
+    raw = cuda.shared.array(0, np.float16)
+    for i in range(cuda.threadIdx.x, SHARED.nbytes // 2, 128):
+        raw[i] = value
+    cuda.syncthreads()
+
+
+fill = cuda.jit(device=True)(fill)
+
+
+def run(kernel, *args, seed=0):
+    interpreter.run(kernel, args, 1, 128, dynamic_shared=SHARED.nbytes, seed=seed)
+
+
+def test_an_accumulator_in_flight_cannot_be_read():
+    def kernel(c):
+        smem = SHARED.open()
+        fill(1)
+        acc = wgmma.mma(smem.a, smem.b.T, wgmma.zeros(float32, 8))
+        wgmma.commit_group()
+        ready = wgmma.wait_group(acc, 0)
+        for row, column, values in acc.pairs():
+            c[row, column] = values[0]
+
+    with pytest.raises(interpreter.AccumulatorInFlightError, match="wait_group") as caught:
+        run(kernel, np.zeros((64, 8), np.float32))
+    assert "for row, column, values in acc.pairs():" in str(caught.value)
+    assert "begun at" in str(caught.value)
+
+
+def test_a_wait_that_allows_a_group_leaves_it_in_flight_and_does_the_older_ones():
+    def kernel(c):
+        smem = SHARED.open()
+        fill(1)
+        first = wgmma.mma(smem.a, smem.b.T, wgmma.zeros(float32, 8))
+        wgmma.commit_group()
+        second = wgmma.mma(smem.a, smem.b.T, wgmma.zeros(float32, 8))
+        wgmma.commit_group()
+        first, second = wgmma.wait_group((first, second), 1)
+        fill(2)  # the second one reads its operands late
+        first, second = wgmma.wait_group((first, second), 0)
+        wgmma.for_each_pair(store_pair, first, (c, 0, 0))
+        wgmma.for_each_pair(store_pair, second, (c, 64, 0))
+
+    c = np.zeros((128, 8), np.float32)
+    run(kernel, c)
+    assert (c[:64] == 16).all()
+    assert (c[64:] == 64).all()
+
+
+def test_an_accumulator_is_a_value():
+    def kernel(c):
+        smem = SHARED.open()
+        fill(1)
+        start = wgmma.zeros(float32, 8)
+        once = wgmma.mma(smem.a, smem.b.T, start)
+        twice = wgmma.mma(smem.a, smem.b.T, once)
+        wgmma.commit_group()
+        once, twice = wgmma.wait_group((once, twice), 0)
+        wgmma.for_each_pair(store_pair, once, (c, 0, 0))
+        wgmma.for_each_pair(store_pair, twice, (c, 64, 0))
+
+    c = np.zeros((128, 8), np.float32)
+    run(kernel, c)
+    assert (c[:64] == 16).all()
+    assert (c[64:] == 32).all()
+
+
+def test_a_wait_without_a_commit_is_reported():
+    def kernel():
+        smem = SHARED.open()
+        fill(1)
+        acc = wgmma.mma(smem.a, smem.b.T, wgmma.zeros(float32, 8))
+        wgmma.wait_group(acc, 0)
+
+    with pytest.raises(interpreter.UnfinishedError, match=r"not closed with wgmma\.commit_group"):
+        run(kernel)
+
+
+@pytest.mark.parametrize("commit", [False, True])
+def test_a_block_that_ends_with_a_product_in_flight_is_reported(commit):
+    def kernel():
+        smem = SHARED.open()
+        fill(1)
+        wgmma.mma(smem.a, smem.b.T, wgmma.zeros(float32, 8))
+        if commit:
+            wgmma.commit_group()
+
+    with pytest.raises(interpreter.UnfinishedError, match=r"ended with 1 wgmma\.mma of warp group 0 in flight"):
+        run(kernel)
+
+
+def test_operands_that_nobody_wrote_are_reported():
+    def kernel():
+        smem = SHARED.open()
+        acc = wgmma.mma(smem.a, smem.b.T, wgmma.zeros(float32, 8))
+        wgmma.commit_group()
+        wgmma.wait_group(acc, 0)
+
+    with pytest.raises(interpreter.UninitialisedReadError, match=r"tile\(float16.* by wgmma\.mma: nobody has written"):
+        run(kernel)
+
+
+def test_threads_that_name_different_tiles_are_reported():
+    def kernel():
+        smem = two.open()
+        acc = wgmma.mma(smem.a[cuda.threadIdx.x // 64], smem.b.T, wgmma.zeros(float32, 8))
+        wgmma.commit_group()
+        wgmma.wait_group(acc, 0)
+
+    two = SharedLayout(a=tile(np.float16, (2, 64, 16), 32), b=tile(np.float16, (8, 16), 32))
+    with pytest.raises(interpreter.DivergenceError, match="name different tiles"):
+        interpreter.run(kernel, (), 1, 128, dynamic_shared=two.nbytes)

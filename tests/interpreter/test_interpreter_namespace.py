@@ -1,0 +1,241 @@
+"""Which Python and which numba.cuda an interpreted kernel has, and how the interpreter is chosen."""
+
+import contextvars
+import math
+import sys
+import types
+
+import numba
+import numpy as np
+import pytest
+from numba import cuda, float32, int64, uint32
+from numba import types as numba_types
+from numba.cuda import atomic, blockDim, grid, laneid, syncthreads, threadIdx
+
+from hopper_numba import interpreter
+from hopper_numba.intrinsics import warp
+
+helpers = types.ModuleType("helpers_of_a_kernel")
+
+
+@cuda.jit(device=True)
+def even(n):
+    return n == 0 or odd(n - 1)
+
+
+@cuda.jit(device=True)
+def odd(n):
+    return n != 0 and even(n - 1)
+
+
+@cuda.jit(device=True)
+def place():
+    return cuda.threadIdx.x * 100 + warp.lane_index()
+
+
+helpers.place = place
+
+
+def run(kernel, *args, threads=4, grid=1, **options):
+    interpreter.run(kernel, args, grid, threads, **options)
+
+
+def test_places_in_three_dimensions():
+    def kernel(out):
+        x, y, z = cuda.grid(3)
+        linear = cuda.threadIdx.x + cuda.blockDim.x * (cuda.threadIdx.y + cuda.blockDim.y * cuda.threadIdx.z)
+        out[z, y, x] = linear + 1000 * cuda.blockIdx.y + 10000 * cuda.gridDim.z + 100000 * cuda.laneid
+
+    out = np.zeros((2, 6, 4), np.int64)
+    run(kernel, out, threads=(4, 3, 2), grid=(1, 2, 1))
+    z, y, x = np.indices(out.shape)
+    linear = x + 4 * (y % 3 + 3 * z)
+    assert (out == linear + 1000 * (y // 3) + 10000 + 100000 * (linear % 32)).all()
+
+
+def test_names_imported_from_numba_cuda():
+    def kernel(out):
+        syncthreads()
+        out[grid(1)] = threadIdx.x + 10 * blockDim.x + laneid * 1000 + (laneid < 2) + cuda.gridsize(1)
+
+    out = np.zeros(8, np.int64)
+    run(kernel, out, grid=2)
+    t = np.arange(8) % 4
+    assert (out == t + 40 + 1000 * t + (t < 2) + 8).all()
+
+
+def test_numba_reached_by_its_own_name_and_modules():
+    def kernel(out):
+        t = numba.cuda.threadIdx.x
+        out[t] = numba.float32(0.1) + helpers.place() + math.sqrt(4.0) + numba_types.uint32(-1) + np.float32(2)
+
+    out = np.zeros(4, np.float64)
+    run(kernel, out)
+    assert np.allclose(out, 0.1 + 101 * np.arange(4) + 2 + 2**32 - 1 + 2)
+
+
+def test_device_functions_that_call_each_other():
+    functions = (even, odd)
+
+    def kernel(out):
+        out[cuda.threadIdx.x] = functions[0](cuda.threadIdx.x + 4) + 2 * odd(cuda.threadIdx.x)
+
+    out = np.zeros(4, np.int64)
+    run(cuda.jit(kernel), out)
+    assert out.tolist() == [1, 2, 1, 2]
+
+
+def test_functions_keep_defaults_keywords_and_those_defined_inside():
+    @cuda.jit(device=True)
+    def scaled(value, by=3, *, plus=0):
+        return value * by + plus
+
+    def kernel(out):
+        add = lambda value: value + cuda.blockDim.x  # noqa: E731
+        out[cuda.threadIdx.x] = add(scaled(1)) + scaled(1, 2, plus=100)
+
+    out = np.zeros(4, np.int64)
+    run(kernel, out)
+    assert (out == 4 + 3 + 102).all()
+
+
+def test_the_kernel_itself_is_left_alone():
+    before = dict(place.py_func.__globals__)
+    run(lambda out: out.__setitem__(0, place()), np.zeros(1))
+    assert place.py_func.__globals__ == before
+    assert cuda.threadIdx.__module__.startswith("numba.cuda")
+
+
+def refused():
+    def by_attribute(out):
+        cuda.atomic.add(out, 0, 1)
+
+    def by_import(out):
+        atomic.add(out, 0, 1)
+
+    def through_numba(out):
+        numba.cuda.shfl_sync(0xFFFFFFFF, 1, 0)
+
+    def constant_memory(out):
+        cuda.const.array_like(out)
+
+    return [
+        (by_attribute, r"no cuda\.atomic"),
+        (by_import, r"no cuda\.atomic\.add"),
+        (through_numba, r"no cuda\.shfl_sync"),
+        (constant_memory, r"no cuda\.const"),
+    ]
+
+
+@pytest.mark.parametrize(("kernel", "message"), refused(), ids=lambda v: getattr(v, "__name__", ""))
+def test_the_rest_of_numba_cuda_is_refused_by_name(kernel, message):
+    with pytest.raises(NotImplementedError, match=message + r"; a kernel may use cuda\.threadIdx, .*cuda\.local"):
+        run(kernel, np.zeros(1, np.int32), threads=1)
+
+
+def test_conversions_wrap_as_the_gpu_does():
+    def kernel(out):
+        out[0], out[1], out[2], out[3] = (
+            uint32(-1),
+            int64(2**63),
+            uint32(3.9),
+            float32(1) / float32(3) == float32(1 / 3),
+        )
+
+    out = np.zeros(4, np.int64)
+    run(kernel, out, threads=1)
+    assert out.tolist() == [2**32 - 1, -(2**63), 3, 1]
+
+
+def test_arguments_that_are_no_arrays():
+    def kernel(out, pair, scale, flag):
+        out[0] = pair[0][0] + pair[1] * scale + flag
+
+    out = np.zeros(1)
+    run(kernel, out, (np.array([5.0]), 3), np.int32(7), np.True_, threads=1)
+    assert out[0] == 27
+    with pytest.raises(TypeError, match="missing a required argument"):
+        run(kernel, out)
+    device = type("Device", (), {"__cuda_array_interface__": {}})()
+    with pytest.raises(TypeError, match="argument out: the interpreter takes NumPy arrays; got Device"):
+        run(kernel, device, (), 1, True)
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "message"),
+    [
+        (0, 32, "grid must be"),
+        (1, (32, 33), "at most 1024 threads"),
+        ((1, 1, 1, 1), 32, "grid must be"),
+        (1, 2.0, "block"),
+    ],
+)
+def test_launches_that_cannot_be(grid, block, message):
+    with pytest.raises(ValueError, match=message):
+        interpreter.run(lambda: None, (), grid, block)
+
+
+# Chosen around a call ------------------------------------------------------------------------------------------------
+
+
+def test_interpret_holds_inside_and_only_in_its_context(monkeypatch):
+    monkeypatch.delenv("HOPPER_NUMBA_INTERPRET", raising=False)
+    outside = contextvars.copy_context()
+    assert interpreter.active() is None
+    with interpreter.interpret(seed=4):
+        assert interpreter.active() == interpreter.Settings(seed=4)
+        with interpreter.interpret():
+            assert interpreter.active().seed == 0
+        assert interpreter.active().seed == 4
+        assert outside.run(interpreter.active) is None
+    assert interpreter.active() is None
+
+
+def test_the_environment_turns_it_on(monkeypatch):
+    monkeypatch.setenv("HOPPER_NUMBA_INTERPRET", "1")
+    assert interpreter.active() == interpreter.Settings(0)
+    monkeypatch.setenv("HOPPER_NUMBA_SEED", "12")
+    assert interpreter.active() == interpreter.Settings(12)
+    monkeypatch.setenv("HOPPER_NUMBA_SEED", "many")
+    with pytest.raises(ValueError, match="HOPPER_NUMBA_SEED must be an integer of at least 0; got 'many'"):
+        interpreter.active()
+    monkeypatch.setenv("HOPPER_NUMBA_INTERPRET", "yes")
+    with pytest.raises(ValueError, match="HOPPER_NUMBA_INTERPRET must be 0 or 1; got 'yes'"):
+        interpreter.active()
+
+
+@pytest.mark.parametrize("seed", [-1, 1.0, True, "1"])
+def test_a_seed_is_a_natural_number(seed):
+    with pytest.raises(ValueError, match="seed must be an integer of at least 0"), interpreter.interpret(seed=seed):
+        pass
+
+
+def test_a_launch_takes_the_seed_of_interpret():
+    def kernel(order, position):
+        order[position[0]] = cuda.threadIdx.x
+        position[0] += 1
+
+    def order(**options):
+        found, position = np.zeros(64, np.int64), np.zeros(1, np.int64)
+        run(kernel, found, position, threads=64, **options)
+        return found.tolist()
+
+    with interpreter.interpret(seed=5):
+        chosen = order()
+    assert chosen == order(seed=5) != order()
+
+
+def test_a_launch_inside_a_kernel_is_refused():
+    def kernel():
+        interpreter.run(kernel, (), 1, 1)
+
+    with pytest.raises(RuntimeError, match="cannot launch another"):
+        run(kernel, threads=1)
+
+
+def test_the_interpreter_is_imported_without_what_stands_above_it():
+    above = {f"hopper_numba.{name}" for name in ("jit", "matmul", "stages", "tensor_map", "compile")}
+    found = {name for name, module in sys.modules.items() if name.startswith("hopper_numba.interpreter")}
+    for name in found:
+        reached = {getattr(v, "__module__", "") or getattr(v, "__name__", "") for v in vars(sys.modules[name]).values()}
+        assert not reached & above

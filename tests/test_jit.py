@@ -1,0 +1,190 @@
+"""`jit` without a GPU: compiling, budgets, configurations, arguments, and what ptxas says."""
+
+import numpy as np
+import pytest
+from numba import cuda, float32
+from numba.cuda import types
+
+from hopper_numba import SharedLayout, TensorMap, barriers, jit, tile
+from hopper_numba.compile import Compiled, CompileError, PtxasWarning
+from hopper_numba.intrinsics import mbarrier, tma, warp
+
+VECTOR = types.Array(types.float32, 1, "C")
+
+
+@jit(threads=128)
+def scale(x, factor):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] = x[i] * factor
+
+
+def test_compiles_without_a_gpu():
+    compiled = scale.compile((VECTOR, types.float64))
+    assert ".target sm_90a" in scale.ptx and "FMUL" in scale.sass.replace("DMUL", "FMUL")
+    assert scale.resources.registers > 0 and compiled.findings == []
+    assert scale.signatures == [(VECTOR, types.float64)]
+    assert scale.py_func.__name__ == scale.__name__ == "scale"
+
+
+def test_a_tensor_map_is_a_grid_constant():
+    shared = SharedLayout(a=tile("float16", (8, 64)), loaded=barriers())
+
+    @jit(threads=32, shared=shared)
+    def load(first, second):
+        smem = shared.open()
+        tma.load(smem.a, second, (0, 0), smem.loaded)
+
+    rows = np.zeros((8, 64), np.float16)
+    load.compile((TensorMap(rows, shared.members["a"]).numba_type,) * 2)
+    assert load.ptx.count(".param .align 64 .b8") == 2
+    assert "ld.param" not in load.ptx.split("cp.async.bulk")[0], "the map is addressed in place, never copied"
+
+
+def specialised(registers, threads=384):
+    """A kernel in which warp group 0 gives registers to the others."""
+
+    @jit(threads=threads, registers=registers)
+    def roles(x):
+        if warp.warp_group_index() == 0:
+            warp.setmaxnreg_dec(40)
+        else:
+            warp.setmaxnreg_inc(232)
+            x[cuda.threadIdx.x] = 1
+
+    return roles
+
+
+def test_setmaxnreg_survives_the_compile_route():
+    roles = specialised((40, 232, 232))
+    roles.compile((VECTOR,))
+    assert roles.sass.count("USETMAXREG") == 2 and roles.resources.registers == 168
+
+
+def test_more_registers_than_the_block_has_are_refused():
+    # launched with 128 registers, as many as four warp groups can have: 40 + 3 x 232 > 4 x 128
+    with pytest.raises(
+        ValueError, match=r"40 x 128 \+ 232 x 128 \+ 232 x 128 \+ 232 x 128 = 94208 > 128 at launch x 512"
+    ):
+        specialised((40, 232, 232, 232), threads=512).compile((VECTOR,))
+
+
+@pytest.mark.parametrize("stated", [None, (40, None, None), (40, 232, 224)])
+def test_setmaxnreg_must_be_stated(stated):
+    with pytest.raises(ValueError, match=r"setmaxnreg names \[40, 232\], registers is"):
+        specialised(stated).compile((VECTOR,))
+
+
+def test_only_whole_warp_groups_have_registers_of_their_own():
+    with pytest.raises(ValueError, match="the last warp group of 288 threads is not whole"):
+        specialised((40, 232, 232), threads=288)
+    with pytest.raises(ValueError, match="a tuple of 3, one for each warp group; got"):
+        specialised((40, 232), threads=288)
+    specialised((40, 232, None), threads=288).compile((VECTOR,))
+
+
+def test_spills_are_heard():
+    @jit(threads=1024, min_blocks=2)
+    def spilling(x):
+        values = cuda.local.array(48, float32)
+        for i in range(48):
+            values[i] = x[i]
+        cuda.syncthreads()
+        for i in range(48):
+            x[cuda.threadIdx.x + i] = values[i] * values[47 - i]
+
+    with pytest.warns(PtxasWarning, match="spilling: registers spill: [1-9]"):
+        spilling.compile((VECTOR,))
+
+
+FINDINGS = {
+    "serialised": "(C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to insufficient "
+    "register resources for the wgmma pipeline in the function 'k'",
+    "injected": "(C7519) warpgroup.arrive is injected in around line 413 by compiler to allow use of registers in GMMA",
+    "dropped": "(C7508) Potential Performance Loss: 'setmaxnreg' ignored; unable to determine register count at entry.",
+}
+
+
+@pytest.mark.parametrize("finding", FINDINGS.values(), ids=FINDINGS)
+def test_what_ptxas_says_is_heard(finding):
+    line = f"ptxas info    : {finding}"
+    log = f"ptxas info    : 0 bytes gmem\n{line}\nptxas info    : Used 90 registers, used 1 barriers"
+    assert Compiled("k", b"", "", log).findings == [line]
+
+
+def test_shared_memory_budgets():
+    with pytest.raises(ValueError, match=r"at most 232448 bytes; got a 131072 \+ b 131072 = 262144"):
+        jit(threads=128, shared=SharedLayout(a=tile("float16", (4, 256, 64)), b=tile("float16", (4, 256, 64))))
+
+    shared = SharedLayout(a=tile("float16", (14, 128, 64)))
+
+    @jit(threads=128, shared=shared)
+    def both(x):
+        static = cuda.shared.array(1024, float32)
+        static[cuda.threadIdx.x] = x[cuda.threadIdx.x]
+        cuda.syncthreads()
+        x[cuda.threadIdx.x] = static[127 - cuda.threadIdx.x]
+
+    with pytest.raises(ValueError, match=r"4096 static \+ 229376 dynamic = 233472"):
+        both.compile((VECTOR,))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"threads": 0}, "threads must be 1 to 1024; got 0"),
+        ({"threads": 1025}, "threads must be 1 to 1024; got 1025"),
+        ({"threads": 128.0}, "threads must be 1 to 1024; got 128.0"),
+        ({"threads": True}, "threads must be 1 to 1024; got True"),
+        ({"threads": 128, "min_blocks": 0}, "min_blocks must be 1 to 32; got 0"),
+        ({"threads": 128, "shared": 1024}, "shared must be a SharedLayout; got 1024"),
+    ],
+)
+def test_options_are_checked(options, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        jit(**options)
+
+
+@pytest.mark.parametrize(
+    ("configuration", "message"),
+    [
+        ((4, 64), r"block must have threads=128 threads; got 64.*kernel\[\(x, y\),\]"),
+        (0, "grid must be one to three positive integers; got 0"),
+        (-1, "grid must be"),
+        (((1, 2, 3, 4),), "grid must be"),
+        (1.5, "grid must be"),
+        ((4, 128.0), "block must be"),
+    ],
+)
+def test_configurations_are_checked(configuration, message):
+    with pytest.raises(ValueError, match=message):
+        scale[configuration]
+
+
+@pytest.mark.parametrize("configuration", [4, (4,), ((4, 2),), (4, 128), ((4, 2), (32, 4)), (4, None, 0)])
+def test_configurations(configuration):
+    assert scale[configuration].kernel is scale
+
+
+def test_an_unknown_argument_is_refused_by_name():
+    with pytest.raises(TypeError, match=r"argument 1 is no array, number or TensorMap.*str"):
+        scale[1](np.float32(1), "two")
+
+
+def test_what_libnvvm_drops_is_an_error(monkeypatch):
+    import warnings
+
+    from numba.cuda.cudadrv.nvvm import NvvmWarning
+
+    def compile_with_warning(*args, **kwargs):
+        warnings.warn("invalid operand", NvvmWarning, stacklevel=1)
+
+    monkeypatch.setattr(cuda, "compile", compile_with_warning)
+
+    @jit(threads=32)
+    def dropped(x):
+        mbarrier.init(cuda.shared.array(1, types.uint64), 1)
+        x[0] = 3
+
+    with pytest.raises(CompileError, match="dropped: libNVVM: invalid operand"):
+        dropped.compile((VECTOR,))
