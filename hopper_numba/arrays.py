@@ -368,7 +368,7 @@ class TorchKind(Kind):
     def view(self, obj: Any, name: str, stream: int) -> HostArray | DeviceArray:
         dtype = self.dtypes.get(obj.dtype)
         if dtype is None or obj.requires_grad or obj.is_neg() or obj.layout is not self.torch.strided:
-            self._check(obj, name, dtype)
+            dtype = self._check(obj, name, dtype)
         if not obj.is_cuda:
             return self._host(obj, name)
         itemsize = dtype.itemsize
@@ -382,7 +382,7 @@ class TorchKind(Kind):
             obj,
         )
 
-    def _check(self, obj: Any, name: str, dtype: np.dtype | None) -> None:
+    def _check(self, obj: Any, name: str, dtype: np.dtype | None) -> np.dtype:
         if obj.layout is not self.torch.strided:
             raise TypeError(f"{name} must be a dense tensor; got layout {obj.layout}")
         if dtype is None:
@@ -394,6 +394,7 @@ class TorchKind(Kind):
                 f"{name} requires a gradient, and none is recorded here; pass its detach(), or call under "
                 "torch.no_grad()"
             )
+        return dtype
 
     def _host(self, obj: Any, name: str) -> HostArray:
         if obj.device.type != "cpu":
@@ -510,7 +511,11 @@ _KINDS: dict[tuple[str, str], type[Kind]] = {
     ("jaxlib", "ArrayImpl"): JaxKind,
 }
 _of_type: dict[type, Kind] = {}
-_the = functools.cache(lambda kind: kind())
+
+
+@functools.cache
+def _the(kind: Any) -> Kind:
+    return kind()
 
 
 def kind_of(obj: Any, name: str = "array") -> Kind:
@@ -529,7 +534,7 @@ def kind_of(obj: Any, name: str = "array") -> Kind:
 
 def _find_kind(obj: Any, name: str) -> Kind:
     for base in type(obj).__mro__:
-        kind = _KINDS.get((base.__module__.partition(".")[0], base.__name__))
+        kind: Any = _KINDS.get((base.__module__.partition(".")[0], base.__name__))
         if kind is not None:
             return _the(kind)
     if hasattr(type(obj), "__dlpack__") or hasattr(type(obj), "__cuda_array_interface__"):

@@ -262,8 +262,8 @@ def _to_gpu(a: tuple[Kind, ArrayView], b: tuple[Kind, ArrayView], out: tuple[Kin
     for name, (kind, view) in {"a": a, "b": b, "out": out}.items():
         if view is not None and view.device is None and not kind.copied:
             raise TypeError(
-                f"matmul: {name} is in host memory; only NumPy arrays are copied to the GPU. Move it there, pass it as a "
-                "NumPy array, or interpret the kernel (hopper_numba.interpret)"
+                f"matmul: {name} is in host memory; only NumPy arrays are copied to the GPU. Move it there, pass it as "
+                "a NumPy array, or interpret the kernel (hopper_numba.interpret)"
             )
     if 0 in x.shape or 0 in y.shape:
         return x, y

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from cuda.bindings import driver
 from cuda.core import TensorMapDescriptor
 from cuda.core._tensor_map import TensorMapL2Promotion, TensorMapSwizzle  # not public yet in cuda.core 1.2
 from cuda.core.utils import StridedMemoryView
 
-from hopper_numba.arrays import DeviceArray, view
+from hopper_numba.arrays import DeviceArray, to_device, view
 from hopper_numba.intrinsics.tiles import Tile
 from hopper_numba.intrinsics.types import TensorMapType
 
@@ -97,29 +98,64 @@ class TensorMap:
             memory = StridedMemoryView.from_cuda_array_interface(_bits(self._view, self.tile), stream_ptr=-1)
             self._descriptor = memory.as_tensor_map(
                 box_dim=self.box[::-1],
-                data_type=_DATA_TYPES.get(self.dtype.name, self.dtype),
+                data_type=_copied_as(self.dtype),
                 swizzle=_SWIZZLES[self.swizzle or 0],
-                l2_promotion=TensorMapL2Promotion.L2_256B,
+                l2_promotion=PROMOTION,
             )
         return self._descriptor
+
+    def to_device(self) -> DeviceArray:
+        """The encoded map as 16 uint64 in device memory, for plain ``cuda.jit`` kernels.
+
+        The copy holds the address that the map has now, and keeps the map's array alive.
+
+        Raises
+        ------
+        TypeError
+            If the array is in host memory.
+        RuntimeError
+            If the driver refuses the map.
+        """
+        self.descriptor()
+        described = _bits(self._view, self.tile)
+        ones = [driver.cuuint32_t(1)] * len(self.box)
+        status, encoded = driver.cuTensorMapEncodeTiled(
+            getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_copied_as(self.dtype).name.upper()}"),
+            len(self.box),
+            described.ptr,
+            [driver.cuuint64_t(extent) for extent in reversed(described.shape)],
+            [driver.cuuint64_t(stride) for stride in reversed(described.strides[:-1])],
+            [driver.cuuint32_t(extent) for extent in self.box],
+            ones,
+            driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            driver.CUtensorMapSwizzle(int(_SWIZZLES[self.swizzle or 0])),
+            driver.CUtensorMapL2promotion(int(PROMOTION)),
+            driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+        if status != driver.CUresult.CUDA_SUCCESS:
+            raise RuntimeError(f"TensorMap.to_device: cuTensorMapEncodeTiled: {status.name}")
+        words = np.array([int(word) for word in encoded.opaque], np.uint64)
+        copy = to_device(words, described.device, 0)
+        return DeviceArray(copy.ptr, copy.shape, copy.strides, copy.dtype, copy.device, owner=(copy, self.array))
 
     def __repr__(self) -> str:
         return f"TensorMap({self._view.shape} {self.dtype}, {self.tile})"
 
 
-# TMA copies bits: a type it does not know goes as the unsigned integer of its size
-_DATA_TYPES = {
-    "int8": np.dtype(np.uint8),
-    "float8_e4m3fn": np.dtype(np.uint8),
-    "float8_e5m2": np.dtype(np.uint8),
-    "int16": np.dtype(np.uint16),
-}
+PROMOTION = TensorMapL2Promotion.L2_256B
 _SWIZZLES = {
     128: TensorMapSwizzle.SWIZZLE_128B,
     64: TensorMapSwizzle.SWIZZLE_64B,
     32: TensorMapSwizzle.SWIZZLE_32B,
     0: TensorMapSwizzle.NONE,
 }
+
+
+def _copied_as(dtype: np.dtype) -> np.dtype:
+    """TMA copies bits: a type it does not know goes as the unsigned integer of its size."""
+    if dtype.name in ("int8", "int16", "float8_e4m3fn", "float8_e5m2"):
+        return np.dtype(f"uint{8 * dtype.itemsize}")
+    return dtype
 
 
 def _check_tile(tile: Any) -> None:

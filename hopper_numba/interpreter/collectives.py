@@ -77,7 +77,7 @@ class Together:
         lines += [f"    absent: {role(threads)}, {at}" for (at,), threads in groups.items()]
         if len(self.members) < self.size:
             lines.append(f"    the block has only {len(self.members)} threads there")
-        return self.machine.fault(DivergenceError, "\n".join(lines), site=here[0])
+        return self.machine.fault(DivergenceError, "\n".join(lines), site=here[0], threads=[t.index for t in present])
 
     def describe(self, detail: Any) -> str:
         """What the waiting threads lack."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -137,7 +137,7 @@ class Machine:
         *,
         site: Site | None = None,
         issued: Site | None = None,
-        warp_group: int | None = None,
+        threads: Iterable[int] = (),
     ) -> InterpreterError:
         """The error `kind`, with the place in the kernel: of `site`, or where the running thread is.
 
@@ -149,7 +149,7 @@ class Machine:
             Of the instruction at fault, if it was executed earlier.
         issued : Site, optional
             Of another instruction that plays a part.
-        warp_group : int, optional
+        threads : iterable of int
             Which executed `site`, if not one thread did.
         """
         if site is None and self.thread is not None:
@@ -158,15 +158,15 @@ class Machine:
         if site is None:
             return kind(message)
         who = self._where(site.thread)
-        if warp_group is not None:
-            who = f"block {site.thread.block.index}, {role(range(128 * warp_group, 128 * warp_group + 128))}"
+        if threads:
+            who = f"block {site.thread.block.index}, {role(threads)}"
         lines += [f"  at {site}", f"  in {who}"]
         if issued is not None:
             lines.append(f"  begun at {issued}")
         return kind(
             "\n".join(lines),
             block=site.thread.block.index,
-            thread=site.thread.index,
+            thread=None if threads else site.thread.index,
             filename=site.filename,
             line=site.line,
         )

@@ -127,7 +127,8 @@ class Multiplication:
         self.result = Matrix(addend.dtype, addend.n, None, site)
 
     def _fault(self, kind: type, message: str) -> Exception:
-        return self.unit.machine.fault(kind, message, site=self.site, warp_group=self.unit.number)
+        first = 128 * self.unit.number
+        return self.unit.machine.fault(kind, message, site=self.site, threads=range(first, first + 128))
 
     def _read(self, view: SharedView) -> np.ndarray:
         tile = view.description

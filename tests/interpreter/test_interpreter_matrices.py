@@ -190,7 +190,7 @@ def test_an_accumulator_in_flight_cannot_be_read():
         fill(1)
         acc = wgmma.mma(smem.a, smem.b.T, wgmma.zeros(float32, 8))
         wgmma.commit_group()
-        ready = wgmma.wait_group(acc, 0)
+        wgmma.wait_group(acc, 0)
         for row, column, values in acc.pairs():
             c[row, column] = values[0]
 
