@@ -7,6 +7,7 @@ of shared memory, and is refused before the launch where its budgets cannot hold
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable
 from types import FunctionType
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from cuda.bindings import driver
-from cuda.core import LEGACY_DEFAULT_STREAM, Kernel, LaunchConfig, ObjectCode, launch
+from cuda.core import LEGACY_DEFAULT_STREAM, Kernel, LaunchConfig, ObjectCode, Stream, launch
 from numba.cuda import types
 from numba.cuda.dispatcher import CUDADispatcher
 from numba.cuda.np.numpy_support import from_dtype
@@ -96,6 +97,8 @@ class HopperKernel(CUDADispatcher):
     threads : int
         Threads of a block.
     shared : SharedLayout or None
+    parameters : tuple of str
+        The names of its parameters.
     compiled : dict of tuple to Compiled
         By signature.
     """
@@ -111,6 +114,7 @@ class HopperKernel(CUDADispatcher):
     ) -> None:
         super().__init__(function, {"fastmath": fastmath})
         self.threads, self.shared, self.min_blocks, self.registers = threads, shared, min_blocks, registers
+        self.parameters = tuple(inspect.signature(function).parameters)
         self.compiled: dict[tuple, Compiled] = {}
         self._loaded: dict[tuple, Kernel] = {}
         self._configs: dict[tuple, LaunchConfig] = {}
@@ -231,7 +235,7 @@ class HopperKernel(CUDADispatcher):
         if found is None:
             compiled = self.compile(signature)
             found = ObjectCode.from_cubin(compiled.cubin).get_kernel(compiled.name)
-            if self.shared_nbytes > 48 * 1024:
+            if self.shared_nbytes:  # 48 KiB with the static shared memory, unless raised
                 attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 (status,) = driver.cuKernelSetAttribute(attribute, self.shared_nbytes, int(found.handle), device)
                 if status != driver.CUresult.CUDA_SUCCESS:
@@ -271,10 +275,20 @@ class Launch:
         if interpreter.active() is not None:
             interpreter.run(kernel.py_func, args, self.grid, self.block, dynamic_shared=kernel.shared_nbytes)
             return
-        signature, parameters, device = [], [], None
-        for position, argument in enumerate(args):
-            ty, values, on = _argument(argument, position)
+        bound = self.bind(*args)
+        with on_device(bound.device):
+            bound()
+
+    def bind(self, *args: Any) -> BoundLaunch:
+        """Compile, load and marshal for a launch on the GPU that may be repeated. Raises as a launch does."""
+        kernel = self.kernel
+        if len(args) != len(kernel.parameters):
+            raise TypeError(f"{kernel.__name__} takes {len(kernel.parameters)} arguments; got {len(args)}")
+        signature, parameters, addresses, device = [], [], [], None
+        for name, argument in zip(kernel.parameters, args, strict=True):
+            ty, values, on = _argument(argument, name)
             signature.append(ty)
+            addresses.append(len(parameters) + ADDRESS)
             parameters += values
             if on is not None and on != device:
                 if device is not None:
@@ -286,13 +300,41 @@ class Launch:
         stream = LEGACY_DEFAULT_STREAM if self.stream is None else stream_of(stream_handle(self.stream))
         with on_device(device):
             loaded = kernel.load(tuple(signature), device)
-            launch(stream, kernel.launch_config(self.grid, self.block), loaded, *parameters)
+        return BoundLaunch(stream, kernel.launch_config(self.grid, self.block), loaded, parameters, addresses, device)
+
+
+class BoundLaunch:
+    """A launch with its arguments; calling it launches on its device, which must be the current one.
+
+    Attributes
+    ----------
+    device : int
+        Ordinal.
+    """
+
+    __slots__ = ("_addresses", "_config", "_loaded", "_parameters", "_stream", "device")
+
+    def __init__(
+        self, stream: Stream, config: LaunchConfig, loaded: Kernel, parameters: list, addresses: list[int], device: int
+    ) -> None:
+        self._stream, self._config, self._loaded, self.device = stream, config, loaded, device
+        self._parameters, self._addresses = parameters, addresses
+
+    def replace_address(self, position: int, address: int) -> None:
+        """Let the array at this position of the arguments be another of the same shape, strides and dtype."""
+        self._parameters[self._addresses[position]] = address
+
+    def __call__(self) -> None:
+        launch(self._stream, self._config, self._loaded, *self._parameters)
 
 
 # Arguments -----------------------------------------------------------------------------------------------------------
 
 
-def _argument(value: Any, position: int) -> tuple[types.Type, list, int | None]:
+ADDRESS = 4  # which of an array's parameters is its address
+
+
+def _argument(value: Any, name: str) -> tuple[types.Type, list, int | None]:
     """An argument's Numba type, the parameters that Numba's calling convention makes of it, and its device."""
     find = _ARGUMENTS.get(type(value))
     if find is not None:
@@ -300,13 +342,14 @@ def _argument(value: Any, position: int) -> tuple[types.Type, list, int | None]:
     if isinstance(value, np.generic):
         return from_dtype(value.dtype), [value], None
     try:
-        return _array(device_array(value))
+        return _array(device_array(value, name))
     except TypeError as error:
-        raise TypeError(f"argument {position} is no array, number or TensorMap: {error}") from None
+        raise TypeError(f"a kernel takes arrays in GPU memory, numbers and TensorMaps: {error}") from None
 
 
 def _array(array: DeviceArray) -> tuple[types.Type, list, int | None]:
     shape, itemsize = array.shape, array.dtype.itemsize
+    # Numba's calling convention: meminfo, parent, nitems, itemsize, data, shape, strides
     values = [0, 0, math.prod(shape), itemsize, array.ptr, *shape, *array.strides]
     return _array_type(array.dtype, len(shape), array.is_contiguous), values, array.device
 

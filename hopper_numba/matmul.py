@@ -30,6 +30,7 @@ from hopper_numba.arrays import (
     to_host,
 )
 from hopper_numba.device import HOPPER, current_device, find_gpus, require_hopper
+from hopper_numba.jit import BoundLaunch
 from hopper_numba.stages import v0_tma, v1_wgmma
 from hopper_numba.tensor_map import TensorMap
 
@@ -37,7 +38,7 @@ STAGES = {"v0": v0_tma, "v1": v1_wgmma}
 """The stages by name; each module's `build` makes the stage for a dtype."""
 
 DTYPES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
-PLANS, STREAMS = 256, 8  # plans kept for each thread, streams for each plan
+PLANS, LAUNCHES = 256, 8  # plans kept for each thread, launches of a plan on streams and to layouts of the result
 ALIGNMENT = 16  # bytes, of what TMA reads
 LATER = "Other layouts come with the production matmul"
 
@@ -180,7 +181,7 @@ class _Plan:
         self.kernel, self.grid = built.kernel, built.grid(m, n)
         self.a_map, self.b_map = TensorMap(_rows_of_a(a), built.a), TensorMap(_rows_of_b(b), built.b)
         self.a_ptr, self.b_ptr = a.ptr, b.ptr
-        self.launches: dict[int, Any] = {}
+        self.launches: dict[tuple, BoundLaunch] = {}
 
     def run(self, a: ArrayView, b: ArrayView, c: ArrayView, stream: int) -> None:
         """Multiply two operands of the plan's geometry."""
@@ -190,19 +191,25 @@ class _Plan:
         if b.ptr != self.b_ptr:
             self.b_map.replace_address(_rows_of_b(b))
             self.b_ptr = b.ptr
-        launch = self.launches.get(stream)
-        if launch is None:
-            if len(self.launches) >= STREAMS:
-                self.launches.clear()
-            launch = self.launches[stream] = self.kernel[self.grid, None, stream]
         if self.device is None:
-            launch(self.a_map, self.b_map, c.owner, self.k)
+            self.kernel[self.grid,](self.a_map, self.b_map, c.owner, self.k)
         elif isinstance(c, HostArray):
             target = scratch(self.result, stream)
-            launch(self.a_map, self.b_map, target, self.k)
+            self._launch(target, stream)
             to_host(target, c.owner)
         else:
-            launch(self.a_map, self.b_map, c, self.k)
+            self._launch(c, stream)
+
+    def _launch(self, c: ArrayView, stream: int) -> None:
+        key = (stream, c.strides)
+        launch = self.launches.get(key)
+        if launch is None:
+            if len(self.launches) >= LAUNCHES:
+                self.launches.clear()
+            launch = self.kernel[self.grid, None, stream].bind(self.a_map, self.b_map, c, self.k)
+            self.launches[key] = launch
+        launch.replace_address(2, c.ptr)
+        launch()
 
 
 def _rows_of_a(a: ArrayView) -> Any:

@@ -7,6 +7,7 @@ An instruction's parameters are annotated with kinds; see `ptx.py`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -80,8 +81,9 @@ class Integer(Operand):
     numba: types.Type
     constraint: str
 
-    @property
+    @functools.cached_property
     def range(self) -> tuple[int, int]:
+        """The lowest and the highest value."""
         bits, signed = self.numba.bitwidth, self.numba.signed
         return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
 
@@ -101,11 +103,11 @@ class Integer(Operand):
         return emission.input(self.constraint, value)
 
     def value(self, value: Any) -> int:
+        low, high = self.range
+        if type(value) is int and low <= value <= high:
+            return value
         if not isinstance(value, int | np.integer | np.bool_):
             raise Refused(f"must be an integer ({self.name}); got {value!r}")
-        low, high = self.range
-        if low <= value <= high:
-            return int(value)
         return (int(value) - low) % (high - low + 1) + low
 
 
@@ -149,6 +151,8 @@ class Float(Operand):
         return emission.input(self.constraint, value)
 
     def value(self, value: Any) -> np.float32:
+        if type(value) is np.float32:
+            return value
         if not isinstance(value, float | np.floating):
             raise Refused(f"must be a float; got {value!r}")
         return np.float32(value)
@@ -211,7 +215,8 @@ class Vector(Operand):
         if not isinstance(value, tuple):
             raise Refused(f"must be a tuple of {self.kind.name}; got {value!r}")
         self._check(len(value), value)
-        return tuple(self.kind.value(element) for element in value)
+        check = self.kind.value
+        return tuple([check(element) for element in value])
 
 
 def shared_address(context: Any, builder: Any, array: types.Array, value: Any) -> Any:

@@ -167,8 +167,13 @@ def test_configurations(configuration):
 
 
 def test_an_unknown_argument_is_refused_by_name():
-    with pytest.raises(TypeError, match=r"argument 1 is no array, number or TensorMap.*str"):
+    with pytest.raises(TypeError, match=r"takes arrays in GPU memory, numbers and TensorMaps: factor.*str"):
         scale[1](np.float32(1), "two")
+
+
+def test_the_number_of_arguments_is_checked():
+    with pytest.raises(TypeError, match="scale takes 2 arguments; got 1"):
+        scale[1](np.float32(1))
 
 
 def test_what_libnvvm_drops_is_an_error(monkeypatch):

@@ -267,9 +267,20 @@ def launches(monkeypatch):
     """Plans without a GPU: their kernel notes its launches."""
     noted = []
 
+    class Bound:
+        def __init__(self, configuration, a, b, k):
+            self.configuration, self.a, self.b, self.k = configuration, a, b, k
+
+        def replace_address(self, position, address):
+            assert position == 2
+            self.c = address
+
+        def __call__(self):
+            noted.append((self.configuration, self.a._view.ptr, self.b._view.ptr, self.c, self.k))
+
     class Kernel:
         def __getitem__(self, configuration):
-            return lambda a, b, c, k: noted.append((configuration, a._view.ptr, b._view.ptr, c.ptr, k))
+            return SimpleNamespace(bind=lambda a, b, c, k: Bound(configuration, a, b, k))
 
     build = module.STAGES["v1"].build(FLOAT16)
     stage = SimpleNamespace(kernel=Kernel(), a=build.a, b=build.b, grid=lambda m, n: (m, n))
