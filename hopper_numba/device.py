@@ -81,3 +81,9 @@ def _gpus() -> list[Any]:
     if not gpus:
         raise RuntimeError(f"a kernel needs a Hopper GPU (compute capability 9.0): {why_none}. {OFFER}")
     return gpus
+
+
+def check(status: Any, call: str) -> None:
+    """Raise RuntimeError, with the driver's name for it, if a call of the driver failed."""
+    if status:
+        raise RuntimeError(f"{call}: {status.name}")

@@ -11,7 +11,7 @@ import hashlib
 import importlib.metadata
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ def _parts(value: Any, seen: set[int]) -> Iterator[str | bytes]:
         yield text
 
 
-def _is_library(function: types.FunctionType) -> bool:
+def _is_library(function: Callable) -> bool:
     """Whether `environment` stands for this function: it belongs to a package whose version or source is in it."""
     module = function.__module__ or ""
     return module.partition(".")[0] in LIBRARIES or module.startswith(intrinsics.__name__)

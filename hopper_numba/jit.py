@@ -6,6 +6,7 @@ of shared memory, and is refused before the launch where its budgets cannot hold
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import inspect
 import math
@@ -15,15 +16,15 @@ from typing import Any
 
 import numpy as np
 from cuda.bindings import driver
-from cuda.core import LEGACY_DEFAULT_STREAM, Kernel, LaunchConfig, ObjectCode, Stream, launch
+from cuda.core import Kernel, ObjectCode
 from numba.cuda import types
 from numba.cuda.dispatcher import CUDADispatcher
 from numba.cuda.np.numpy_support import from_dtype
 
 from hopper_numba import interpreter
-from hopper_numba.arrays import DeviceArray, device_array, on_device, stream_handle, stream_of
+from hopper_numba.arrays import DeviceArray, device_array, on_device, stream_handle
 from hopper_numba.compile import Compiled, Resources, compile_kernel
-from hopper_numba.device import current_device, require_hopper
+from hopper_numba.device import check, current_device, require_hopper
 from hopper_numba.shared import SharedLayout
 from hopper_numba.tensor_map import TensorMap
 
@@ -116,8 +117,8 @@ class HopperKernel(CUDADispatcher):
         self.threads, self.shared, self.min_blocks, self.registers = threads, shared, min_blocks, registers
         self.parameters = tuple(inspect.signature(function).parameters)
         self.compiled: dict[tuple, Compiled] = {}
-        self._loaded: dict[tuple, Kernel] = {}
-        self._configs: dict[tuple, LaunchConfig] = {}
+        self._loaded: dict[tuple, driver.CUfunction] = {}
+        self._modules: list[Kernel] = []  # they unload with their last owner
 
     @property
     def shared_nbytes(self) -> int:
@@ -229,25 +230,19 @@ class HopperKernel(CUDADispatcher):
             )
         return dimensions
 
-    def load(self, signature: tuple, device: int) -> Kernel:
+    def load(self, signature: tuple, device: int) -> driver.CUfunction:
         """The kernel of a signature, loaded for a device."""
         found = self._loaded.get((signature, device))
         if found is None:
             compiled = self.compile(signature)
-            found = ObjectCode.from_cubin(compiled.cubin).get_kernel(compiled.name)
+            loaded = ObjectCode.from_cubin(compiled.cubin).get_kernel(compiled.name)
             if self.shared_nbytes:  # 48 KiB with the static shared memory, unless raised
                 attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-                (status,) = driver.cuKernelSetAttribute(attribute, self.shared_nbytes, int(found.handle), device)
-                if status != driver.CUresult.CUDA_SUCCESS:
-                    raise RuntimeError(f"{self.__name__}: cuKernelSetAttribute({self.shared_nbytes}): {status.name}")
+                (status,) = driver.cuKernelSetAttribute(attribute, self.shared_nbytes, int(loaded.handle), device)
+                check(status, f"{self.__name__}: cuKernelSetAttribute({self.shared_nbytes})")
+            found = driver.CUfunction(int(loaded.handle))
             self._loaded[signature, device] = found
-        return found
-
-    def launch_config(self, grid: tuple[int, ...], block: tuple[int, ...]) -> LaunchConfig:
-        """The launch's configuration, made once for each grid."""
-        found = self._configs.get((grid, block))
-        if found is None:
-            found = self._configs[grid, block] = LaunchConfig(grid=grid, block=block, shmem_size=self.shared_nbytes)
+            self._modules.append(loaded)
         return found
 
 
@@ -284,7 +279,10 @@ class Launch:
         kernel = self.kernel
         if len(args) != len(kernel.parameters):
             raise TypeError(f"{kernel.__name__} takes {len(kernel.parameters)} arguments; got {len(args)}")
-        signature, parameters, addresses, device = [], [], [], None
+        signature: list[types.Type] = []
+        parameters: list[Any] = []
+        addresses: list[int] = []
+        device = None
         for name, argument in zip(kernel.parameters, args, strict=True):
             ty, values, on = _argument(argument, name)
             signature.append(ty)
@@ -297,14 +295,16 @@ class Launch:
         if device is None:  # only numbers
             device = current_device()
         require_hopper(device)
-        stream = LEGACY_DEFAULT_STREAM if self.stream is None else stream_of(stream_handle(self.stream))
+        stream = 0 if self.stream is None else stream_handle(self.stream)
         with on_device(device):
-            loaded = kernel.load(tuple(signature), device)
-        return BoundLaunch(stream, kernel.launch_config(self.grid, self.block), loaded, parameters, addresses, device)
+            function = kernel.load(tuple(signature), device)
+        return BoundLaunch(function, self.grid, self.block, kernel.shared_nbytes, stream, parameters, addresses, device)
 
 
 class BoundLaunch:
     """A launch with its arguments; calling it launches on its device, which must be the current one.
+
+    Repeated, it costs what the driver does: the arguments stay where the driver reads them.
 
     Attributes
     ----------
@@ -312,20 +312,48 @@ class BoundLaunch:
         Ordinal.
     """
 
-    __slots__ = ("_addresses", "_config", "_loaded", "_parameters", "_stream", "device")
+    __slots__ = ("_addresses", "_call", "_parameters", "_pointers", "device")
 
     def __init__(
-        self, stream: Stream, config: LaunchConfig, loaded: Kernel, parameters: list, addresses: list[int], device: int
+        self,
+        function: driver.CUfunction,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        shared_nbytes: int,
+        stream: int,
+        parameters: list[Any],
+        addresses: list[int],
+        device: int,
     ) -> None:
-        self._stream, self._config, self._loaded, self.device = stream, config, loaded, device
-        self._parameters, self._addresses = parameters, addresses
+        self.device, self._addresses = device, addresses
+        self._parameters = [_in_memory(value) for value in parameters]
+        self._pointers = (ctypes.c_void_p * len(parameters))(*(_pointer(value) for value in self._parameters))
+        extents = (*grid, 1, 1)[:3] + (*block, 1, 1)[:3]
+        self._call = (function, *extents, shared_nbytes, stream, ctypes.addressof(self._pointers), 0)
 
     def replace_address(self, position: int, address: int) -> None:
         """Let the array at this position of the arguments be another of the same shape, strides and dtype."""
-        self._parameters[self._addresses[position]] = address
+        self._parameters[self._addresses[position]].value = address
 
     def __call__(self) -> None:
-        launch(self._stream, self._config, self._loaded, *self._parameters)
+        (status,) = driver.cuLaunchKernel(*self._call)
+        if status:
+            check(status, "cuLaunchKernel")
+
+
+def _in_memory(value: Any) -> Any:
+    """A parameter as the driver reads it."""
+    if isinstance(value, bool):
+        return ctypes.c_bool(value)
+    if isinstance(value, int):
+        return ctypes.c_int64(value)
+    if isinstance(value, float):
+        return ctypes.c_double(value)
+    return ctypes.create_string_buffer(value.tobytes(), value.nbytes) if isinstance(value, np.generic) else value
+
+
+def _pointer(parameter: Any) -> int:
+    return parameter.getPtr() if isinstance(parameter, driver.CUtensorMap) else ctypes.addressof(parameter)
 
 
 # Arguments -----------------------------------------------------------------------------------------------------------
@@ -360,7 +388,7 @@ def _array_type(dtype: np.dtype, ndim: int, is_contiguous: bool) -> types.Array:
 
 
 def _tensor_map(tensor_map: TensorMap) -> tuple[types.Type, list, int | None]:
-    return tensor_map.numba_type, [tensor_map.descriptor()], tensor_map.device
+    return tensor_map.numba_type, [tensor_map.encoded()], tensor_map.device
 
 
 _ARGUMENTS: dict[type, Callable[[Any], tuple[types.Type, list, int | None]]] = {

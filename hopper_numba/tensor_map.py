@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 from cuda.bindings import driver
-from cuda.core import TensorMapDescriptor
-from cuda.core._tensor_map import TensorMapL2Promotion, TensorMapSwizzle  # not public yet in cuda.core 1.2
-from cuda.core.utils import StridedMemoryView
 
 from hopper_numba.arrays import DeviceArray, to_device, view
+from hopper_numba.device import check
 from hopper_numba.intrinsics.tiles import Tile
 from hopper_numba.intrinsics.types import TensorMapType
 
@@ -55,7 +53,7 @@ class TensorMap:
         _check_array(self._view, tile)
         self.dtype, self.box, self.swizzle = tile.dtype, tile.box, tile.swizzle
         self.numba_type = TensorMapType(tile.dtype, tile.box, tile.swizzle)
-        self._descriptor: TensorMapDescriptor | None = None
+        self._encoded: driver.CUtensorMap | None = None
 
     @property
     def device(self) -> int | None:
@@ -77,37 +75,17 @@ class TensorMap:
                 raise ValueError(f"TensorMap.replace_address: {name} must stay {old}; got {new}")
         if replacing.ptr % 16:
             raise ValueError(f"TensorMap: the address must be a multiple of 16 bytes; got {replacing.ptr:#x}")
-        if self._descriptor is not None and replacing.ptr != self._view.ptr:
-            self._descriptor.replace_address(_bits(replacing, self.tile))
+        self.move_to(replacing.ptr)
         self._view, self.array = replacing, array
 
-    def descriptor(self) -> TensorMapDescriptor:
-        """The encoded map, for a launch.
+    def move_to(self, address: int) -> None:
+        """Point to another address, a multiple of 16, where the caller knows that the geometry is the same."""
+        if self._encoded is not None:
+            (status,) = driver.cuTensorMapReplaceAddress(self._encoded, address)
+            check(status, "cuTensorMapReplaceAddress")
 
-        Raises
-        ------
-        TypeError
-            If the array is in host memory.
-        """
-        if self._descriptor is None:
-            if self._view.device is None:
-                raise TypeError(
-                    f"TensorMap: a kernel on the GPU needs an array in its memory; got {type(self.array).__name__} in "
-                    "host memory. Copy it to the GPU, or interpret the kernel (hopper_numba.interpret)"
-                )
-            memory = StridedMemoryView.from_cuda_array_interface(_bits(self._view, self.tile), stream_ptr=-1)
-            self._descriptor = memory.as_tensor_map(
-                box_dim=self.box[::-1],
-                data_type=_copied_as(self.dtype),
-                swizzle=_SWIZZLES[self.swizzle or 0],
-                l2_promotion=PROMOTION,
-            )
-        return self._descriptor
-
-    def to_device(self) -> DeviceArray:
-        """The encoded map as 16 uint64 in device memory, for plain ``cuda.jit`` kernels.
-
-        The copy holds the address that the map has now, and keeps the map's array alive.
+    def encoded(self) -> driver.CUtensorMap:
+        """The driver's form, for a launch.
 
         Raises
         ------
@@ -116,46 +94,54 @@ class TensorMap:
         RuntimeError
             If the driver refuses the map.
         """
-        self.descriptor()
-        described = _bits(self._view, self.tile)
-        ones = [driver.cuuint32_t(1)] * len(self.box)
-        status, encoded = driver.cuTensorMapEncodeTiled(
-            getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_copied_as(self.dtype).name.upper()}"),
-            len(self.box),
-            described.ptr,
-            [driver.cuuint64_t(extent) for extent in reversed(described.shape)],
-            [driver.cuuint64_t(stride) for stride in reversed(described.strides[:-1])],
-            [driver.cuuint32_t(extent) for extent in self.box],
-            ones,
-            driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-            driver.CUtensorMapSwizzle(int(_SWIZZLES[self.swizzle or 0])),
-            driver.CUtensorMapL2promotion(int(PROMOTION)),
-            driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
-        )
-        if status != driver.CUresult.CUDA_SUCCESS:
-            raise RuntimeError(f"TensorMap.to_device: cuTensorMapEncodeTiled: {status.name}")
-        words = np.array([int(word) for word in encoded.opaque], np.uint64)
-        copy = to_device(words, described.device, 0)
+        if self._encoded is None:
+            if self._view.device is None:
+                raise TypeError(
+                    f"TensorMap: a kernel on the GPU needs an array in its memory; got {type(self.array).__name__} in "
+                    "host memory. Copy it to the GPU, or interpret the kernel (hopper_numba.interpret)"
+                )
+            status, self._encoded = driver.cuTensorMapEncodeTiled(
+                _data_type(self.dtype),
+                len(self.box),
+                self._view.ptr,
+                [driver.cuuint64_t(extent) for extent in reversed(self._view.shape)],
+                [driver.cuuint64_t(stride) for stride in reversed(_outer_strides(self._view))],
+                [driver.cuuint32_t(extent) for extent in self.box],
+                [driver.cuuint32_t(1)] * len(self.box),
+                driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+                _SWIZZLES[self.swizzle or 0],
+                driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+            )
+            check(status, "cuTensorMapEncodeTiled")
+        return self._encoded
+
+    def to_device(self) -> DeviceArray:
+        """A copy of the encoded map, 16 uint64 in device memory, for plain ``cuda.jit`` kernels.
+
+        It holds the address that the map has now, and keeps the map's array alive. Raises as `encoded`.
+        """
+        words = np.array([int(word) for word in self.encoded().opaque], np.uint64)
+        copy = to_device(words, int(self._view.device or 0), 0)
         return DeviceArray(copy.ptr, copy.shape, copy.strides, copy.dtype, copy.device, owner=(copy, self.array))
 
     def __repr__(self) -> str:
         return f"TensorMap({self._view.shape} {self.dtype}, {self.tile})"
 
 
-PROMOTION = TensorMapL2Promotion.L2_256B
 _SWIZZLES = {
-    128: TensorMapSwizzle.SWIZZLE_128B,
-    64: TensorMapSwizzle.SWIZZLE_64B,
-    32: TensorMapSwizzle.SWIZZLE_32B,
-    0: TensorMapSwizzle.NONE,
+    128: driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+    64: driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_64B,
+    32: driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_32B,
+    0: driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_NONE,
 }
 
 
-def _copied_as(dtype: np.dtype) -> np.dtype:
+def _data_type(dtype: np.dtype) -> driver.CUtensorMapDataType:
     """TMA copies bits: a type it does not know goes as the unsigned integer of its size."""
-    if dtype.name in ("int8", "int16", "float8_e4m3fn", "float8_e5m2"):
-        return np.dtype(f"uint{8 * dtype.itemsize}")
-    return dtype
+    unknown = dtype.name in ("int8", "int16", "float8_e4m3fn", "float8_e5m2")
+    name = f"uint{8 * dtype.itemsize}" if unknown else dtype.name
+    return getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{name.upper()}")
 
 
 def _check_tile(tile: Any) -> None:
@@ -192,11 +178,11 @@ def _check_array(array: Any, tile: Tile) -> None:
             )
 
 
-def _bits(array: Any, tile: Tile) -> DeviceArray:
-    """The array with strides that the driver takes where an extent of 1 makes them meaningless."""
+def _outer_strides(array: Any) -> list[int]:
+    """Strides of all dimensions but the last, as the driver takes them where an extent of 1 makes them meaningless."""
     strides = list(array.strides)
     strides[-1] = array.dtype.itemsize
     for i in reversed(range(len(strides) - 1)):
         if array.shape[i] == 1:
             strides[i] = -(-strides[i + 1] * array.shape[i + 1] // 16) * 16
-    return DeviceArray(array.ptr, array.shape, tuple(strides), array.dtype, array.device, owner=array)
+    return strides[:-1]

@@ -44,7 +44,8 @@ class Term:
     divisor: int = 1
     modulus: int = 0
 
-    def __call__(self, index: int) -> int:
+    def __call__(self, index: Any) -> Any:
+        """Of an integer, or of an array of them."""
         quotient = index // self.divisor
         return (quotient % self.modulus if self.modulus else quotient) * self.stride
 
@@ -252,8 +253,8 @@ class Tile(Shared):
         part = dataclasses.replace(self, shape=(rows, columns), sliced=True)
         return part, ((Term(rows * self.span),), tuple(column_terms))
 
-    def swizzled(self, address: int) -> int:
-        """`address` with the swizzle's bits flipped (PTX ISA, "Swizzling Modes"): bits 7.. xor into bits 4.."""
+    def swizzled(self, address: Any) -> Any:
+        """`address`, an integer or an array, with bits 7.. xored into bits 4.. (PTX ISA, "Swizzling Modes")."""
         mask = self.swizzle_mask
         return address ^ ((address & mask) >> 3)
 

@@ -90,7 +90,7 @@ class SharedView:
         In bytes, in the shared memory of the block.
     """
 
-    description: Shared
+    description: Any
     base: int
 
     def __getattr__(self, name: str) -> Any:

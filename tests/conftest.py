@@ -11,3 +11,18 @@ def pytest_collection_modifyitems(items):
     if reason:
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=f"needs a Hopper GPU: {reason}"))
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """Sets variables that `interpreter.active` reads once."""
+    from hopper_numba.interpreter import settings
+
+    def choose(**variables):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        settings.environment.cache_clear()
+
+    yield choose
+    monkeypatch.undo()
+    settings.environment.cache_clear()

@@ -80,4 +80,4 @@ def test_replace_address_keeps_the_geometry():
 
 def test_a_launch_on_the_gpu_refuses_host_memory():
     with pytest.raises(TypeError, match="got ndarray in host memory"):
-        TensorMap(aligned((64, 64)), TILE).descriptor()
+        TensorMap(aligned((64, 64)), TILE).encoded()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,16 +53,19 @@ def interpret(seed: int = 0) -> Iterator[Settings]:
 def active() -> Settings | None:
     """How kernels are interpreted here; None where the GPU runs them.
 
-    Without `interpret`, HOPPER_NUMBA_INTERPRET=1 turns it on, with the seed HOPPER_NUMBA_SEED.
+    Without `interpret`, HOPPER_NUMBA_INTERPRET=1 turns it on, with the seed HOPPER_NUMBA_SEED; both are read once.
 
     Raises
     ------
     ValueError
         For another value of these variables than 0 or 1, and an integer.
     """
-    chosen = _chosen.get()
-    if chosen is not None:
-        return chosen
+    return _chosen.get() or environment()
+
+
+@functools.cache  # every launch asks, and reading a variable costs more than the rest of it
+def environment() -> Settings | None:
+    """What the environment chooses."""
     wanted = os.environ.get("HOPPER_NUMBA_INTERPRET", "")
     if wanted in ("", "0"):
         return None

@@ -148,7 +148,7 @@ class OnlyInterface(Own):
             return self.array.__cuda_array_interface__
 
     def make(self, host):
-        return self.Array(Torch().make(host))
+        return self.Array(super().make(host))  # Torch's own interface is of an older version
 
 
 KINDS = [NumPy, Torch, CuPy, Numba, Own, OnlyDLPack, OnlyInterface]

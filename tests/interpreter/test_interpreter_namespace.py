@@ -177,8 +177,8 @@ def test_launches_that_cannot_be(grid, block, message):
 # Chosen around a call ------------------------------------------------------------------------------------------------
 
 
-def test_interpret_holds_inside_and_only_in_its_context(monkeypatch):
-    monkeypatch.delenv("HOPPER_NUMBA_INTERPRET", raising=False)
+def test_interpret_holds_inside_and_only_in_its_context(environment):
+    environment(HOPPER_NUMBA_INTERPRET="0")
     outside = contextvars.copy_context()
     assert interpreter.active() is None
     with interpreter.interpret(seed=4):
@@ -190,15 +190,15 @@ def test_interpret_holds_inside_and_only_in_its_context(monkeypatch):
     assert interpreter.active() is None
 
 
-def test_the_environment_turns_it_on(monkeypatch):
-    monkeypatch.setenv("HOPPER_NUMBA_INTERPRET", "1")
+def test_the_environment_turns_it_on(environment):
+    environment(HOPPER_NUMBA_INTERPRET="1")
     assert interpreter.active() == interpreter.Settings(0)
-    monkeypatch.setenv("HOPPER_NUMBA_SEED", "12")
+    environment(HOPPER_NUMBA_SEED="12")
     assert interpreter.active() == interpreter.Settings(12)
-    monkeypatch.setenv("HOPPER_NUMBA_SEED", "many")
+    environment(HOPPER_NUMBA_SEED="many")
     with pytest.raises(ValueError, match="HOPPER_NUMBA_SEED must be an integer of at least 0; got 'many'"):
         interpreter.active()
-    monkeypatch.setenv("HOPPER_NUMBA_INTERPRET", "yes")
+    environment(HOPPER_NUMBA_INTERPRET="yes")
     with pytest.raises(ValueError, match="HOPPER_NUMBA_INTERPRET must be 0 or 1; got 'yes'"):
         interpreter.active()
 
