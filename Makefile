@@ -25,6 +25,7 @@ lint: $(INSTALLED)  ## ruff check, ruff format --check, mypy
 	cd build/typed && ../../$(PYTHON) -m mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -p hopper_numba
 
 bench: $(INSTALLED)  ## time the stages against cuBLAS; needs a Hopper GPU
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	$(PYTHON) -m pytest benchmarks
 
 notebooks: $(INSTALLED)  ## execute the notebooks; no GPU needed
