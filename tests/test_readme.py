@@ -1,0 +1,33 @@
+"""What the README shows runs, and says what it shows."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hopper_numba import interpret
+from hopper_numba.interpreter import DeadlockError
+
+README = Path(__file__).parent.parent / "README.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+
+
+def execute(block, folder):
+    """Run a block as a file named copy.py, which tracebacks can quote."""
+    path = folder / "copy.py"
+    path.write_text(block)
+    exec(compile(block, str(path), "exec"), {"__name__": "readme"})
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+def test_blocks_run(block, tmp_path):
+    with interpret():
+        execute(block, tmp_path)
+
+
+def test_the_deadlock_is_reported_as_shown(tmp_path):
+    kernel = next(block for block in BLOCKS if "arrive_expect_tx" in block)
+    shown = re.search(r"```text\nDeadlockError: (.*?)```", README.read_text(), re.DOTALL)[1]
+    with pytest.raises(DeadlockError) as caught:
+        execute(kernel.replace("smem.rows.nbytes", "2 * smem.rows.nbytes"), tmp_path)
+    assert str(caught.value).replace(f"{tmp_path}/", "").strip() == shown.strip()
