@@ -32,7 +32,7 @@ from numba.cuda.core.compiler_lock import global_compiler_lock
 from numba.cuda.cudadrv.nvvm import NvvmWarning
 
 from hopper_numba.fingerprint import Unknown, fingerprint
-from hopper_numba.intrinsics.types import DESCRIPTOR
+from hopper_numba.intrinsics.types import DESCRIPTOR, OPENED
 
 TARGET = (9, 0, "a")
 ARCH = "sm_90a"
@@ -83,9 +83,9 @@ class Compiled:
     """
 
     name: str
-    cubin: bytes
-    ptx: str
-    log: str
+    cubin: bytes = dataclasses.field(repr=False)
+    ptx: str = dataclasses.field(repr=False)
+    log: str = dataclasses.field(repr=False)
 
     @functools.cached_property
     def resources(self) -> Resources:
@@ -107,6 +107,11 @@ class Compiled:
     def register_counts(self) -> set[int]:
         """The counts that the kernel's `setmaxnreg` name."""
         return {int(n) for n in re.findall(r"setmaxnreg\.(?:inc|dec)\.sync\.aligned\.u32\s+(\d+)", self.ptx)}
+
+    @functools.cached_property
+    def opened_nbytes(self) -> int:
+        """Bytes of dynamic shared memory that the kernel opens by a layout."""
+        return max((int(n) for n in re.findall(rf"\b{OPENED}(\d+)\b", self.ptx)), default=0)
 
     @functools.cached_property
     def findings(self) -> list[str]:

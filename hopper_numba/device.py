@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 HOPPER = (9, 0)
-OFFER = "To run kernels on the CPU: with hopper_numba.interpret(), or HOPPER_NUMBA_INTERPRET=1"
+OFFER = "To run kernels on the CPU: with hopper_numba.interpret(), or HOPPER_NUMBA_INTERPRET=1 in the environment of Python"
 
 
 def find_gpus() -> tuple[list[Any], str]:

@@ -147,12 +147,18 @@ class HopperKernel(CUDADispatcher):
             compiled = compile_kernel(
                 self.py_func, signature, self.threads, self.min_blocks, self.targetoptions["fastmath"]
             )
-            self._check_shared(compiled.resources)
+            self._check_shared(compiled)
             self._check_registers(compiled)
             self.compiled[signature] = compiled
         return self.compiled[signature]
 
-    def _check_shared(self, resources: Resources) -> None:
+    def _check_shared(self, compiled: Compiled) -> None:
+        if compiled.opened_nbytes > self.shared_nbytes:
+            raise ValueError(
+                f"{self.__name__}: it opens a SharedLayout of {compiled.opened_nbytes} bytes; jit(shared=…) must name it, "
+                f"and names {self.shared}"
+            )
+        resources = compiled.resources
         total = self.shared_nbytes + resources.static_shared
         if total > SHARED_NBYTES:
             raise ValueError(

@@ -75,14 +75,14 @@ class TensorMap:
                 raise ValueError(f"TensorMap.replace_address: {name} must stay {old}; got {new}")
         if replacing.ptr % 16:
             raise ValueError(f"TensorMap: the address must be a multiple of 16 bytes; got {replacing.ptr:#x}")
-        self.move_to(replacing.ptr)
+        if self._encoded is not None:
+            self.move_to(replacing.ptr)
         self._view, self.array = replacing, array
 
     def move_to(self, address: int) -> None:
         """Point to another address, a multiple of 16, where the caller knows that the geometry is the same."""
-        if self._encoded is not None:
-            (status,) = driver.cuTensorMapReplaceAddress(self._encoded, address)
-            check(status, "cuTensorMapReplaceAddress")
+        (status,) = driver.cuTensorMapReplaceAddress(self.encoded(), address)
+        check(status, "cuTensorMapReplaceAddress")
 
     def encoded(self) -> driver.CUtensorMap:
         """The driver's form, for a launch.

@@ -29,7 +29,8 @@ def between_proxies(name, space, memory):
 
         Notes
         -----
-        PTX ISA, "membar / fence": fence.proxy. Any thread executes it. The interpreter orders the two proxies' clocks.
+        PTX ISA, "membar / fence": fence.proxy. Any thread executes it. The interpreter only switches threads
+        here: it does not find a fence that is missing yet.
         """
         machine().fence(name)
 
@@ -57,7 +58,8 @@ def between_threads(scope, threads):
 
         Notes
         -----
-        PTX ISA, "membar / fence": fence.acq_rel. Any thread executes it. The interpreter orders the scope's clocks.
+        PTX ISA, "membar / fence": fence.acq_rel. Any thread executes it. The interpreter only switches threads
+        here: it does not find a fence that is missing yet.
         """
         machine().fence(name)
 

@@ -41,8 +41,20 @@ def view(array, description):
     -------
     view
         A tile with `part`, `address`, `T`, ``[stage]``; or barriers with ``[i]``.
+
+    Notes
+    -----
+    The interpreter raises for an array that is too small or not aligned.
     """
-    return SharedView(description, array.shared_address)
+    address = array.shared_address
+    if address % description.alignment:
+        raise ValueError(
+            f"memory.view: array must be aligned to {description.alignment} bytes for {description}; it lies at "
+            f"{address:#x}. cuda.shared.array takes alignment="
+        )
+    if array.nbytes < description.nbytes:
+        raise ValueError(f"memory.view: array must have {description.nbytes} bytes for {description}; got {array.nbytes}")
+    return SharedView(description, address)
 
 
 def spelling(count):

@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba.cuda import types
 from numba.cuda.core.errors import NumbaTypeError
 
-from .tiles import Barriers, Shared, Tile
+from .tiles import Barriers, Element, Shared, Tile
 from .types import (
     AccumulatorType,
     DescriptionType,
@@ -245,19 +245,20 @@ class SharedAddress(Operand):
     Attributes
     ----------
     of : type
-        What a view must describe: `Barriers`, `Tile`, or anything.
+        What a view must describe: `Barriers`, `Tile` or `Element`.
     """
 
-    of: type = Shared
+    of: type = Element
 
     @property
     def wanted(self) -> str:
+        """What it takes, for a message."""
         or_array = ": memory.view makes one of a shared array" if self.of is Tile else " or a shared array"
         return f"a view of shared memory{or_array}"
 
     def _check(self, description: Shared) -> None:
         if not isinstance(description, self.of) or (isinstance(description, Barriers) and description.count):
-            wanted = {Barriers: "one barrier", Tile: "a tile"}.get(self.of, "an address in shared memory")
+            wanted = {Barriers: "one barrier", Tile: "a tile", Element: "an element's address, tile.address(…)"}[self.of]
             raise Refused(f"must be {wanted}; got {description}")
 
     def resolve(self, ty: types.Type) -> types.Type:
@@ -320,11 +321,12 @@ class Coordinates(Vector):
 
 @dataclasses.dataclass(frozen=True)
 class TensorMapAddress(Operand):
-    """A tensor map: a kernel parameter, or an array in device memory that holds its 128 bytes, 64-byte aligned."""
+    """A tensor map: a kernel parameter, or the copy in device memory that `TensorMap.to_device` makes."""
 
     def resolve(self, ty: types.Type) -> types.Type:
-        if not isinstance(ty, TensorMapType | types.Array):
-            raise Refused(f"must be a TensorMap, or an array that holds one; got {ty}")
+        is_copy = isinstance(ty, types.Array) and (ty.dtype, ty.ndim, ty.layout) == (types.uint64, 1, "C")
+        if not isinstance(ty, TensorMapType) and not is_copy:
+            raise Refused(f"must be a TensorMap(array, tile), or the uint64 array of its to_device(); got {ty}")
         return ty
 
     def lower(self, emission: Emission, ty: types.Type, value: Any, declared: Any) -> str:

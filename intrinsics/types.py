@@ -25,6 +25,9 @@ from numba.cuda.typing.templates import AbstractTemplate, AttributeTemplate, bou
 
 from .tiles import Shared, Term, Tile
 
+OPENED = "hopper_numba_shared_"
+"""The symbol of dynamic shared memory in a kernel that opens a layout, but for the bytes that it takes."""
+
 i1, i16, i32, i64 = ir.IntType(1), ir.IntType(16), ir.IntType(32), ir.IntType(64)
 
 
@@ -67,12 +70,13 @@ def lower_constant(context: Any, builder: Any, ty: DescriptionType, value: Any, 
 @lowering.lower("Description.open", DescriptionType)
 def lower_open(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     """Dynamic shared memory, as ``cuda.shared.array(0, uint8, alignment=…)`` declares it."""
-    module, name = builder.module, "hopper_numba_shared"
+    description = sig.args[0].description
+    module, name = builder.module, f"{OPENED}{description.nbytes}"
     memory = module.globals.get(name)
     if memory is None:
         memory = ir.GlobalVariable(module, ir.ArrayType(ir.IntType(8), 0), name, addrspace=3)
         memory.linkage = "external"
-    memory.align = max(memory.align or 0, sig.args[0].description.alignment)
+    memory.align = description.alignment
     return builder.ptrtoint(memory, i32)
 
 
@@ -113,7 +117,9 @@ class SharedView:
 
     def address(self, *indices: int) -> SharedView:
         """The address of an element of a tile, its swizzle applied."""
-        element = self._offset(*_found(self.description, "address"), indices)
+        element, terms = _found(self.description, "address")
+        self._check(indices, self.description.logical_shape)
+        element = self._offset(element, terms, indices)
         return SharedView(element.description, self.description.swizzled(element.base))
 
     def part(self, rows: int, columns: int, *indices: int) -> SharedView:

@@ -16,7 +16,7 @@ EAGERNESS = (0.0, 0.0, 1 / 64, 1 / 8)
 INTERRUPTIONS = (4, 16, 64)
 POLLS = 20_000
 """Rounds of failed tests, with nothing else happening, after which those who poll are taken for stuck."""
-SPINS = 5_000_000
+SPINS = 300_000
 """Interruptions, with nothing but reads between them, after which threads are taken for stuck."""
 
 
