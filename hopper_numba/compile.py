@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import json
 import os
 import re
@@ -21,6 +22,7 @@ from typing import Any
 
 import numba.cuda.compiler
 import numba.cuda.dispatcher
+from cuda.bindings.nvjitlink import nvJitLinkError
 from cuda.core import Linker, LinkerOptions, ObjectCode
 from cuda.core.utils import FileStreamProgramCache
 from cuda.pathfinder import find_nvidia_binary_utility
@@ -41,6 +43,10 @@ FINDINGS = re.compile(r"[^\n]*\(C75(?:04|08|1\d)\)[^\n]*|[^\n]*[Pp]otential Perf
 
 class PtxasWarning(UserWarning):
     """What ptxas did to a kernel that its author did not ask for: spills, serialised WGMMA, a dropped setmaxnreg."""
+
+
+class CacheWarning(UserWarning):
+    """The disk cache cannot be used; kernels are compiled in every process."""
 
 
 class CompileError(RuntimeError):
@@ -91,16 +97,16 @@ class Compiled:
     def resources(self) -> Resources:
         """Registers, shared memory, stack and spills."""
 
-        def number(pattern: str) -> int:
-            found = re.search(pattern, self.log)
-            return int(found[1]) if found else 0
+        def numbers(pattern: str) -> list[int]:
+            return [int(n) for n in re.findall(pattern, self.log)]
 
+        # functions that were not inlined have lines of their own
         return Resources(
-            registers=number(r"Used (\d+) registers"),
-            static_shared=number(r"(\d+) bytes smem"),
-            stack=number(r"(\d+) bytes stack frame"),
-            spill_stores=number(r"(\d+) bytes spill stores"),
-            spill_loads=number(r"(\d+) bytes spill loads"),
+            registers=max(numbers(r"Used (\d+) registers"), default=0),
+            static_shared=max(numbers(r"(\d+) bytes smem"), default=0),
+            stack=max(numbers(r"(\d+) bytes stack frame"), default=0),
+            spill_stores=sum(numbers(r"(\d+) bytes spill stores")),
+            spill_loads=sum(numbers(r"(\d+) bytes spill loads")),
         )
 
     @functools.cached_property
@@ -140,11 +146,17 @@ class Compiled:
             return subprocess.run([nvdisasm, file.name], capture_output=True, text=True, check=True).stdout
 
     def to_bytes(self) -> bytes:
-        return json.dumps([self.name, self.ptx, self.log]).encode() + b"\n" + self.cubin
+        """A digest, then the texts and the cubin."""
+        body = json.dumps([self.name, self.ptx, self.log]).encode() + b"\n" + self.cubin
+        return hashlib.sha256(body).hexdigest().encode() + b"\n" + body
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Compiled:
-        head, _, cubin = data.partition(b"\n")
+        """What `to_bytes` gave. Raises ValueError if it is not whole."""
+        digest, _, body = data.partition(b"\n")
+        if hashlib.sha256(body).hexdigest().encode() != digest:
+            raise ValueError("a cached kernel is not whole")
+        head, _, cubin = body.partition(b"\n")
         name, ptx, log = json.loads(head)
         return cls(name, cubin, ptx, log)
 
@@ -202,9 +214,20 @@ def _hopper_target() -> Iterator[None]:
 @functools.cache
 def disk_cache() -> FileStreamProgramCache | None:
     """The cache of compiled kernels: HOPPER_NUMBA_CACHE_DIR, or a folder under the user's cache; empty disables it."""
-    default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "hopper_numba"
-    folder = os.environ.get("HOPPER_NUMBA_CACHE_DIR", str(default))
-    return FileStreamProgramCache(folder) if folder else None
+    folder = os.environ.get("HOPPER_NUMBA_CACHE_DIR")
+    if folder == "":
+        return None
+    try:
+        return FileStreamProgramCache(folder or _user_cache() / "hopper_numba")
+    except (OSError, RuntimeError) as error:
+        warnings.warn(f"kernels are not cached on disk: {error}", CacheWarning, stacklevel=2)
+        return None
+
+
+def _user_cache() -> Path:
+    """As the XDG base directory specification has it. Raises RuntimeError for a user without a home."""
+    stated = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(stated) if os.path.isabs(stated) else Path.home() / ".cache"
 
 
 def compile_kernel(
@@ -240,19 +263,36 @@ def compile_kernel(
         If the kernel cannot be typed.
     """
     cache = disk_cache()
-    key = None
+    key = ""
     if cache is not None:
         try:
             key = fingerprint(function, signature, threads, min_blocks, fastmath, ARCH)
         except Unknown:
             cache = None
-    stored = cache.get(key) if cache is not None else None
-    compiled = Compiled.from_bytes(stored) if stored else _compile(function, signature, threads, min_blocks, fastmath)
-    if cache is not None and not stored:
-        cache[key] = compiled.to_bytes()
+    compiled = _stored(cache, key) if cache is not None else None
+    if compiled is None:
+        compiled = _compile(function, signature, threads, min_blocks, fastmath)
+        if cache is not None:
+            _store(cache, key, compiled)
     for finding in compiled.findings:
         warnings.warn(f"{function.__qualname__}: {finding}", PtxasWarning, stacklevel=3)
     return compiled
+
+
+def _stored(cache: FileStreamProgramCache, key: str) -> Compiled | None:
+    """What the cache has, if it is whole."""
+    try:
+        stored = cache.get(key)
+        return Compiled.from_bytes(stored) if stored is not None else None
+    except (OSError, ValueError):
+        return None
+
+
+def _store(cache: FileStreamProgramCache, key: str, compiled: Compiled) -> None:
+    try:
+        cache[key] = compiled.to_bytes()
+    except OSError as error:
+        warnings.warn(f"a kernel is not cached on disk: {error}", CacheWarning, stacklevel=3)
 
 
 @global_compiler_lock
@@ -261,7 +301,8 @@ def _compile(function: FunctionType, signature: tuple, threads: int, min_blocks:
         # libNVVM drops what it warns about
         warnings.simplefilter("error", NvvmWarning)
         try:
-            ltoir, _ = cuda.compile(
+            # with what Numba has for half precision in C++
+            parts, _ = cuda.compile_all(
                 function,
                 signature,
                 cc=TARGET,
@@ -274,19 +315,20 @@ def _compile(function: FunctionType, signature: tuple, threads: int, min_blocks:
             )
         except NvvmWarning as warning:
             raise CompileError(f"{function.__qualname__}: libNVVM: {warning}") from None
-    ptx, _ = _link(ltoir, "ptx", ptx=True)
-    cubin, log = _link(ltoir, "cubin", ptxas_options=["-v"])
+    inputs = [part if isinstance(part, ObjectCode) else ObjectCode.from_ltoir(part) for part in parts]
+    ptx, _ = _link(inputs, "ptx", ptx=True)
+    cubin, log = _link(inputs, "cubin", ptxas_options=["-v"])
     name = re.search(r"Compiling entry function '([^']+)'", log)
     if name is None:
         raise CompileError(f"{function.__qualname__}: nvJitLink names no entry:\n{log}")
     return Compiled(name[1], cubin.code, ptx.code.decode(), log)
 
 
-def _link(ltoir: bytes, output: str, **options: Any) -> tuple[ObjectCode, str]:
+def _link(inputs: list[ObjectCode], output: str, **options: Any) -> tuple[ObjectCode, str]:
     # nvJitLink's own cache would answer without ptxas's log
     settings = LinkerOptions(arch=ARCH, link_time_optimization=True, no_cache=True, **options)
-    linker = Linker(ObjectCode.from_ltoir(ltoir), options=settings)
     try:
+        linker = Linker(*inputs, options=settings)
         return linker.link(output), linker.get_info_log()
-    except RuntimeError as error:
-        raise CompileError(f"{error}\n{linker.get_error_log()}") from error
+    except (RuntimeError, nvJitLinkError) as error:
+        raise CompileError(f"nvJitLink: {error}") from error  # cuda.core puts the log in its message

@@ -6,7 +6,9 @@ import functools
 from typing import Any
 
 HOPPER = (9, 0)
-OFFER = "To run kernels on the CPU: with hopper_numba.interpret(), or HOPPER_NUMBA_INTERPRET=1 in the environment of Python"
+OFFER = (
+    "To run kernels on the CPU: with hopper_numba.interpret(), or HOPPER_NUMBA_INTERPRET=1 in the environment of Python"
+)
 
 
 def find_gpus() -> tuple[list[Any], str]:
@@ -74,6 +76,21 @@ def current_device() -> int:
 
     _gpus()
     return int(Device().device_id)
+
+
+def default_device() -> int:
+    """The GPU for operands that are on none: the thread's current one, else the first Hopper GPU.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no Hopper GPU.
+    """
+    current = current_device()
+    hoppers = [gpu.device_id for gpu in find_gpus()[0] if tuple(gpu.compute_capability) == HOPPER]
+    chosen = current if current in hoppers or not hoppers else hoppers[0]
+    require_hopper(chosen)
+    return chosen
 
 
 def _gpus() -> list[Any]:

@@ -6,9 +6,11 @@ Numba's own code, the toolkit and this package are.
 
 from __future__ import annotations
 
+import enum
 import functools
 import hashlib
 import importlib.metadata
+import os
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -16,13 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cuda.pathfinder import load_nvidia_dynamic_lib
+from numba.cuda.descriptor import cuda_target
 from numba.cuda.dispatcher import CUDADispatcher
+from numba.cuda.extending import _Intrinsic
 
 from hopper_numba import intrinsics
 from hopper_numba.intrinsics.ptx import DeviceFunction
 from hopper_numba.intrinsics.tiles import Shared
 
-LIBRARIES = ("numba", "numpy", "math", "operator", "ml_dtypes")
+LIBRARIES = ("builtins", "numba", "numpy", "math", "operator", "ml_dtypes")
 VERSIONED = ("numba", "numba-cuda", "llvmlite", "numpy", "ml_dtypes", "cuda-core", "cuda-bindings")
 
 
@@ -37,6 +42,9 @@ def environment() -> str:
 
     parts = [sys.version, *(f"{name} {importlib.metadata.version(name)}" for name in VERSIONED)]
     parts += [f"libNVVM {nvvm.version()} {nvvm.ir_version()}", f"nvJitLink {nvjitlink.version()}"]
+    for library in ("nvvm", "nvJitLink"):  # these versions leave out the patch
+        path = load_nvidia_dynamic_lib(library).abs_path
+        parts.append(f"{library} {os.stat(path).st_size} {os.stat(path).st_mtime_ns}" if path else library)
     digest = hashlib.sha256("\n".join(parts).encode())
     for package in (Path(__file__).parent, Path(str(intrinsics.__file__)).parent):
         for path in sorted(package.rglob("*.py")):
@@ -72,7 +80,11 @@ def fingerprint(function: types.FunctionType, *options: Any) -> str:
 
 
 def _parts(value: Any, seen: set[int]) -> Iterator[str | bytes]:
-    value = value.py_func if isinstance(value, CUDADispatcher) else value
+    if isinstance(value, CUDADispatcher):
+        yield repr(sorted(value.targetoptions.items(), key=str))
+        value = value.py_func
+    elif isinstance(value, types.FunctionType) and not _is_library(value) and _is_overloaded(value):
+        raise Unknown(f"a kernel reaches overloads of {value.__qualname__}")
     if isinstance(value, DeviceFunction):
         yield value.name
         if not _is_library(value.meaning):
@@ -81,17 +93,31 @@ def _parts(value: Any, seen: set[int]) -> Iterator[str | bytes]:
         if id(value) not in seen:
             seen.add(id(value))
             yield from _code(value.__code__)
-            yield repr((value.__defaults__, value.__kwdefaults__))
+            yield from _parts((value.__defaults__, value.__kwdefaults__), seen)
             for name, captured in _captured(value):
                 yield name
                 yield from _parts(captured, seen)
+    elif isinstance(value, _Intrinsic) and not _is_library(value._defn):
+        yield from _parts(value._defn, seen)
+    elif isinstance(value, enum.EnumType):
+        yield value.__qualname__
+        yield from _parts({name: one.value for name, one in value.__members__.items()}, seen)
+    elif isinstance(value, type) and not _is_library(value):
+        raise Unknown(f"a kernel reaches {value}, whose content is unknown")
     elif isinstance(value, types.FunctionType | types.BuiltinFunctionType | types.ModuleType | type):
         yield f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
     elif isinstance(value, np.ndarray):
         yield f"{value.dtype} {value.shape}"
         yield np.ascontiguousarray(value).tobytes()
-    elif isinstance(value, tuple | list | frozenset):
+    elif isinstance(value, tuple | list):
+        yield f"{type(value).__qualname__} of {len(value)} {getattr(value, '_fields', '')}"
         for element in value:
+            yield from _parts(element, seen)
+    elif isinstance(value, set | frozenset):
+        yield from sorted(repr(list(_parts(element, seen))) for element in value)
+    elif isinstance(value, dict):
+        for key, element in value.items():
+            yield repr(key)
             yield from _parts(element, seen)
     elif isinstance(value, Shared):
         yield str(value)
@@ -102,9 +128,15 @@ def _parts(value: Any, seen: set[int]) -> Iterator[str | bytes]:
         yield text
 
 
-def _is_library(function: Callable) -> bool:
-    """Whether `environment` stands for this function: it belongs to a package whose version or source is in it."""
-    module = function.__module__ or ""
+def _is_overloaded(function: types.FunctionType) -> bool:
+    """Whether Numba puts other code in the place of this function."""
+    cuda_target.typing_context.refresh()
+    return cuda_target.typing_context._lookup_global(function) is not None
+
+
+def _is_library(value: Callable | type) -> bool:
+    """Whether `environment` stands for this value: it belongs to a package whose version or source is in it."""
+    module = value.__module__ or ""
     return module.partition(".")[0] in LIBRARIES or module.startswith(intrinsics.__name__)
 
 
@@ -115,7 +147,7 @@ def _code(code: types.CodeType) -> Iterator[str | bytes]:
         if isinstance(constant, types.CodeType):
             yield from _code(constant)
         else:
-            yield repr(constant)
+            yield from _parts(constant, set())
 
 
 def _names(code: types.CodeType) -> set[str]:
@@ -130,13 +162,19 @@ def _captured(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         found[name] = cell.cell_contents
     for name, value in found.items():
-        if isinstance(value, types.ModuleType):
-            for attribute in names:
-                member = getattr(value, attribute, None)
-                if isinstance(member, types.ModuleType):
-                    for last in names:
-                        if hasattr(member, last):
-                            yield f"{name}.{attribute}.{last}", getattr(member, last)
-                elif member is not None:
-                    yield f"{name}.{attribute}", member
-        yield name, value
+        yield from _members(name, value, names, depth=4)
+
+
+def _members(path: str, value: Any, names: list[str], depth: int) -> Iterator[tuple[str, Any]]:
+    """A value, and of a module the members that the function may ask for, down to a depth."""
+    if not isinstance(value, types.ModuleType):
+        yield path, value
+        return
+    yield path, value.__name__
+    if value.__name__.partition(".")[0] in LIBRARIES:
+        return
+    for name in names:
+        if hasattr(value, name):
+            if depth == 0:
+                raise Unknown(f"a kernel may reach members of {path}, deeper than is looked")
+            yield from _members(f"{path}.{name}", getattr(value, name), names, depth - 1)

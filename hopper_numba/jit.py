@@ -17,19 +17,28 @@ from typing import Any
 import numpy as np
 from cuda.bindings import driver
 from cuda.core import Kernel, ObjectCode
+from numba.core.errors import NumbaError
 from numba.cuda import types
 from numba.cuda.dispatcher import CUDADispatcher
+from numba.cuda.extending import typeof_impl
 from numba.cuda.np.numpy_support import from_dtype
 
 from hopper_numba import interpreter
-from hopper_numba.arrays import DeviceArray, device_array, on_device, stream_handle
+from hopper_numba.arrays import DeviceArray
 from hopper_numba.compile import Compiled, Resources, compile_kernel
 from hopper_numba.device import check, current_device, require_hopper
+from hopper_numba.diagnosis import explain
+from hopper_numba.kinds import device_array
 from hopper_numba.shared import SharedLayout
+from hopper_numba.streams import on_device, stream_handle
 from hopper_numba.tensor_map import TensorMap
 
 SHARED_NBYTES = 227 * 1024
 """Bytes of shared memory that a block of compute capability 9.0 may have (CUDA C++ Programming Guide)."""
+
+
+GRID = (2**31 - 1, 65535, 65535)
+"""Blocks along x, y and z that a launch may have, likewise."""
 
 
 def jit(
@@ -55,8 +64,8 @@ def jit(
         Blocks that shall fit on an SM at once: limits the registers of a thread.
     registers : tuple of int or None, optional
         For a kernel that executes `warp.setmaxnreg_dec` and `warp.setmaxnreg_inc`: the registers of a thread that each
-        warp group ends with, None for one that executes neither. Their sum is checked before a launch: more than the
-        block has would hang it.
+        warp group has after the one that it executes, None for a group that executes none. Their sum is checked before
+        a launch: more than the block has would hang it.
     fastmath : bool
 
     Returns
@@ -85,6 +94,8 @@ def jit(
         raise ValueError(f"jit: the last warp group of {threads} threads is not whole: its registers must be None")
 
     def decorate(function: FunctionType) -> HopperKernel:
+        if not isinstance(function, FunctionType):
+            raise TypeError(f"jit: function must be a Python function; got {function!r}")
         return HopperKernel(function, threads, shared, min_blocks, registers, fastmath)
 
     return decorate(function) if function is not None else decorate
@@ -130,7 +141,12 @@ class HopperKernel(CUDADispatcher):
         return list(self.compiled)
 
     def compile(self, sig: tuple) -> Compiled:
-        """Compile for a tuple of argument types; needs no GPU.
+        """Compile for a tuple of arguments; needs no GPU.
+
+        Parameters
+        ----------
+        sig : tuple
+            Of Numba types, or of the tensor maps themselves.
 
         Warns
         -----
@@ -139,24 +155,45 @@ class HopperKernel(CUDADispatcher):
 
         Raises
         ------
-        ValueError
-            If the kernel's registers or shared memory exceed what an SM has.
+        KernelTypeError
+            For an operand that an instruction does not take, with the kernel's line.
+        numba.core.errors.NumbaError
+            For what else Numba cannot compile.
+        TypeError, ValueError
+            If `sig` is none for this kernel; if its registers or shared memory exceed what an SM has.
         """
-        signature = tuple(sig)
+        signature = self._signature(sig)
         if signature not in self.compiled:
-            compiled = compile_kernel(
-                self.py_func, signature, self.threads, self.min_blocks, self.targetoptions["fastmath"]
-            )
+            try:
+                compiled = compile_kernel(
+                    self.py_func, signature, self.threads, self.min_blocks, self.targetoptions["fastmath"]
+                )
+            except NumbaError as error:
+                if (explained := explain(error)) is not None:
+                    raise explained from None
+                raise
             self._check_shared(compiled)
             self._check_registers(compiled)
             self.compiled[signature] = compiled
         return self.compiled[signature]
 
+    def _signature(self, given: Any) -> tuple[types.Type, ...]:
+        if not isinstance(given, tuple) or len(given) != len(self.parameters):
+            raise TypeError(
+                f"{self.__name__}.compile: it takes a tuple of {len(self.parameters)} Numba types, one for each of "
+                f"{', '.join(self.parameters)}; got {given!r}"
+            )
+        signature = tuple(one.numba_type if isinstance(one, TensorMap) else one for one in given)
+        for name, ty in zip(self.parameters, signature, strict=True):
+            if not isinstance(ty, types.Type):
+                raise TypeError(f"{self.__name__}.compile: {name} must be a Numba type or a TensorMap; got {ty!r}")
+        return signature
+
     def _check_shared(self, compiled: Compiled) -> None:
         if compiled.opened_nbytes > self.shared_nbytes:
             raise ValueError(
-                f"{self.__name__}: it opens a SharedLayout of {compiled.opened_nbytes} bytes; jit(shared=…) must name it, "
-                f"and names {self.shared}"
+                f"{self.__name__}: it opens a SharedLayout of {compiled.opened_nbytes} bytes; jit(shared=…) must name "
+                f"it, and names {self.shared}"
             )
         resources = compiled.resources
         total = self.shared_nbytes + resources.static_shared
@@ -192,6 +229,24 @@ class HopperKernel(CUDADispatcher):
             )
         return next(iter(self.compiled.values()))
 
+    def inspect_asm(self, signature: tuple | None = None) -> Any:
+        """As Numba's: PTX of a signature, or of all by signature."""
+        return self._of_signature("ptx", signature)
+
+    def inspect_sass(self, signature: tuple | None = None) -> Any:
+        """As Numba's: machine code of a signature, or of all by signature."""
+        return self._of_signature("sass", signature)
+
+    def get_regs_per_thread(self, signature: tuple | None = None) -> Any:
+        """As Numba's: registers of a thread, of a signature, or of all by signature."""
+        found = self._of_signature("resources", signature)
+        return {sig: one.registers for sig, one in found.items()} if signature is None else found.registers
+
+    def _of_signature(self, name: str, signature: tuple | None) -> Any:
+        if signature is not None:
+            return getattr(self.compiled[signature], name)
+        return {sig: getattr(one, name) for sig, one in self.compiled.items()}
+
     @property
     def ptx(self) -> str:
         """PTX of the one signature compiled."""
@@ -216,12 +271,13 @@ class HopperKernel(CUDADispatcher):
             `grid`: an int or a tuple of 1 to 3, in blocks. Alone, a tuple grid is written ``kernel[(x, y),]``.
             `block`: must be `threads`. `stream`: a handle, or an object with ``__cuda_stream__``.
         """
-        grid, block, stream = (
-            (*configuration, None, None)[:3] if isinstance(configuration, tuple) else (configuration, None, None)
-        )
+        given = configuration if isinstance(configuration, tuple) else (configuration,)
+        if not 1 <= len(given) <= 3:
+            raise ValueError(f"{self.__name__}: a launch takes grid, block and stream; got {configuration}")
+        grid, block, stream = (*given, None, None)[:3]
         return Launch(self, _dimensions("grid", grid), self._block(block), stream)
 
-    def configure(self, griddim: Any, blockdim: Any = None, stream: Any = None, sharedmem: int = 0) -> Launch:
+    def configure(self, griddim: Any, blockdim: Any = None, stream: Any = None) -> Launch:
         """As ``kernel[griddim, blockdim, stream]``."""
         return self[griddim, blockdim, stream]
 
@@ -393,6 +449,11 @@ def _array_type(dtype: np.dtype, ndim: int, is_contiguous: bool) -> types.Array:
     return types.Array(from_dtype(dtype), ndim, "C" if is_contiguous else "A")
 
 
+@typeof_impl.register(TensorMap)
+def _refuse_in_plain_kernels(value: TensorMap, context: Any) -> None:
+    raise TypeError("a plain cuda.jit kernel takes a TensorMap as its to_device(); hopper_numba.jit takes it as it is")
+
+
 def _tensor_map(tensor_map: TensorMap) -> tuple[types.Type, list, int | None]:
     return tensor_map.numba_type, [tensor_map.encoded()], tensor_map.device
 
@@ -401,13 +462,21 @@ _ARGUMENTS: dict[type, Callable[[Any], tuple[types.Type, list, int | None]]] = {
     TensorMap: _tensor_map,
     DeviceArray: _array,
     bool: lambda value: (types.boolean, [value], None),
-    int: lambda value: (types.int64, [value], None),
+    int: lambda value: (types.int64, [_fitting(value)], None),
     float: lambda value: (types.float64, [value], None),
 }
+
+
+def _fitting(value: int) -> int:
+    if not -(1 << 63) <= value < 1 << 63:
+        raise OverflowError(f"a kernel takes integers of 64 bits; got {value}")
+    return value
 
 
 def _dimensions(name: str, extents: Any) -> tuple[int, ...]:
     found = extents if isinstance(extents, tuple) else (extents,)
     if not 1 <= len(found) <= 3 or not all(isinstance(n, int | np.integer) and n > 0 for n in found):
         raise ValueError(f"{name} must be one to three positive integers; got {extents!r}")
-    return found
+    if name == "grid" and any(n > limit for n, limit in zip(found, GRID, strict=False)):
+        raise ValueError(f"grid must be at most {GRID}; got {extents!r}")
+    return tuple(int(n) for n in found)

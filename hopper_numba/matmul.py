@@ -9,38 +9,31 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import ml_dtypes
-import numpy as np
 from cuda.bindings import driver
 
 from hopper_numba import interpreter
-from hopper_numba.arrays import (
-    ArrayView,
-    DeviceArray,
-    HostArray,
-    Kind,
-    c_order,
-    kind_of,
-    on_device,
-    order,
-    scratch,
-    stream_handle,
-    stream_of,
-    to_device,
-    to_host,
-)
-from hopper_numba.device import HOPPER, current_device, find_gpus, require_hopper
+from hopper_numba.arrays import ArrayView, DeviceArray, HostArray, c_order
+from hopper_numba.copies import scratch, to_device, to_host
+from hopper_numba.device import check, default_device, require_hopper
 from hopper_numba.jit import BoundLaunch
+from hopper_numba.kinds import Kind, kind_of
+from hopper_numba.matmul_checks import (
+    ALIGNMENT,
+    check_addresses,
+    check_in_host,
+    check_layout,
+    check_out,
+    check_place,
+    check_product,
+)
 from hopper_numba.stages import v0_tma, v1_wgmma
+from hopper_numba.streams import on_device, order, stream_handle, stream_of
 from hopper_numba.tensor_map import TensorMap
 
 STAGES = {"v0": v0_tma, "v1": v1_wgmma}
 """The stages by name; each module's `build` makes the stage for a dtype."""
 
-DTYPES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 PLANS, LAUNCHES = 256, 8  # plans kept for each thread, launches of a plan on streams and to layouts of the result
-ALIGNMENT = 16  # bytes, of what TMA reads
-LATER = "Other layouts come with the production matmul"
 
 
 def matmul(a: Any, b: Any, out: Any = None, *, stream: Any = None) -> Any:
@@ -111,7 +104,7 @@ def _matmul(stage: str, a: Any, b: Any, out: Any, stream: Any) -> Any:
     x, y = a_kind.view(a, "matmul: a", handle), b_kind.view(b, "matmul: b", handle)
     c = None if out is None else c_kind.view(out, "matmul: out", handle)
     if interpreter.active() is not None:
-        _check_in_host(x, y, c)
+        check_in_host(x, y, c)
     elif x.device is None or y.device is None or (c is not None and c.device is None):
         x, y = _to_gpu((a_kind, x), (b_kind, y), (c_kind, c), handle)
 
@@ -138,6 +131,9 @@ def _choose_stream(stream: Any, current: tuple[int | None, ...]) -> tuple[int, l
     """The handle of the stream to work on, and those to put in order with it."""
     if stream is not None:
         return stream_handle(stream), []
+    a, b, out = current
+    if a == b and out in (None, a) and a is not None:  # the common case, at once
+        return a, []
     known = [handle for handle in current if handle is not None]
     chosen = known[0] if known else 0
     return chosen, [handle for handle in known if handle != chosen]
@@ -156,11 +152,11 @@ class _AnyPlan:
         """Check `out` for operands of the plan's geometry."""
         geometry = (out.shape, out.strides, out.dtype, out.device, out.readonly)
         if geometry not in self.checked:
-            _check_out(out, a, b)
+            check_out(out, a, b)
             if len(self.checked) >= LAUNCHES:
                 self.checked.clear()
             self.checked.add(geometry)
-        _check_place(out, a, b)
+        check_place(out, a, b)
 
 
 class _Zeros(_AnyPlan):
@@ -179,8 +175,7 @@ class _Zeros(_AnyPlan):
             with on_device(c.device):
                 pitch = max(c.strides[0], n * c.dtype.itemsize)
                 (status,) = driver.cuMemsetD2D16Async(c.ptr, pitch, 0, n, m, stream)
-            if status != driver.CUresult.CUDA_SUCCESS:
-                raise RuntimeError(f"matmul: cuMemsetD2D16Async: {status.name}")
+            check(status, "matmul: cuMemsetD2D16Async")
 
 
 class _Plan(_AnyPlan):
@@ -262,12 +257,12 @@ def _find_plan(stage: str, a: ArrayView, b: ArrayView) -> _Plan | _Zeros:
     plan = _plans.found.get(key)
     if plan is not None:
         if (a.ptr | b.ptr) % ALIGNMENT:
-            _check_addresses(a, b)
+            check_addresses(a, b)
         return plan
-    _check(a, b)
+    check_product(a, b)
     if 0 in a.shape or 0 in b.shape:
         return _Zeros(a, b)
-    _check_layout(a, b)
+    check_layout(a, b)
     plan = _Plan(stage, a, b)
     if plan.device is not None:  # one for the interpreter would keep its arrays alive
         while len(_plans.found) >= PLANS:
@@ -282,10 +277,10 @@ def _find_plan(stage: str, a: ArrayView, b: ArrayView) -> _Plan | _Zeros:
 def _to_gpu(a: tuple[Kind, ArrayView], b: tuple[Kind, ArrayView], out: tuple[Kind, Any], stream: int) -> Any:
     """Views of the operands in GPU memory, those of NumPy arrays copied there; all checks come first."""
     (_, x), (_, y), (_, c) = a, b, out
-    _check(x, y)
+    check_product(x, y)
     if c is not None:
-        _check_out(c, x, y)
-        _check_place(c, x, y)
+        check_out(c, x, y)
+        check_place(c, x, y)
     for name, (kind, view) in {"a": a, "b": b, "out": out}.items():
         if view is not None and view.device is None and not kind.copied:
             raise TypeError(
@@ -294,7 +289,7 @@ def _to_gpu(a: tuple[Kind, ArrayView], b: tuple[Kind, ArrayView], out: tuple[Kin
             )
     if 0 in x.shape or 0 in y.shape:
         return x, y
-    _check_layout(x, y)
+    check_layout(x, y)
     devices = [view.device for view in (x, y, c) if view is not None and view.device is not None]
     device = devices[0] if devices else default_device()
     with on_device(device):
@@ -303,142 +298,3 @@ def _to_gpu(a: tuple[Kind, ArrayView], b: tuple[Kind, ArrayView], out: tuple[Kin
         if isinstance(y, HostArray):
             y = to_device(y.owner.T, device, stream).T
     return x, y
-
-
-def default_device() -> int:
-    """The GPU for operands that are on none: the thread's current one, else the first Hopper GPU.
-
-    Raises
-    ------
-    RuntimeError
-        If there is no Hopper GPU.
-    """
-    current = current_device()
-    hoppers = [gpu.device_id for gpu in find_gpus()[0] if tuple(gpu.compute_capability) == HOPPER]
-    chosen = current if current in hoppers or not hoppers else hoppers[0]
-    require_hopper(chosen)
-    return chosen
-
-
-# Checks --------------------------------------------------------------------------------------------------------------
-
-
-def _check_in_host(*arrays: ArrayView | None) -> None:
-    for name, array in zip(("a", "b", "out"), arrays, strict=True):
-        if array is not None and array.device is not None:
-            raise TypeError(
-                f"matmul: the interpreter takes arrays in host memory; {name} is on GPU {array.device}. Pass it as a "
-                "NumPy array, or leave hopper_numba.interpret() and HOPPER_NUMBA_INTERPRET"
-            )
-
-
-def _check(a: ArrayView, b: ArrayView) -> None:
-    """What holds whatever the layout."""
-    for name, operand in (("a", a), ("b", b)):
-        if operand.dtype not in DTYPES:
-            raise TypeError(f"matmul: {name} must be of float16 or bfloat16; got {operand.dtype}")
-        if len(operand.shape) != 2:
-            raise ValueError(f"matmul: {name} must have 2 dimensions; got shape {operand.shape}")
-    if a.dtype != b.dtype:
-        raise TypeError(f"matmul: a and b must have one dtype; got {a.dtype} and {b.dtype}")
-    if a.shape[1] != b.shape[0]:
-        raise ValueError(
-            f"matmul: a must have as many columns as b has rows; got {a.shape[1]} and {b.shape[0]}, with shapes "
-            f"{a.shape} and {b.shape}"
-        )
-    if a.device != b.device and None not in (a.device, b.device):
-        raise ValueError(f"matmul: a and b must be on one GPU; got GPU {a.device} and GPU {b.device}")
-
-
-def _check_layout(a: ArrayView, b: ArrayView) -> None:
-    """What these kernels ask of the layout of operands that have elements."""
-    itemsize = a.dtype.itemsize
-    multiple = ALIGNMENT // itemsize
-    for name, extent in (("K, the columns of a and the rows of b,", a.shape[1]), ("N, the columns of b,", b.shape[1])):
-        if extent % multiple:
-            raise ValueError(f"matmul: {name} must be a multiple of {multiple} for {a.dtype}; got {extent}. {LATER}")
-    if a.strides[1] != itemsize:
-        raise ValueError(
-            f"matmul: a must have a stride of {itemsize} bytes along K, its second dimension; got strides {a.strides}. "
-            f"{LATER}"
-        )
-    if b.strides[0] != itemsize:
-        raise ValueError(
-            f"matmul: b must be K-major, with a stride of {itemsize} bytes along K, its first dimension; got strides "
-            f"{b.strides}. Pass b = x.T of a C-ordered array x of shape (N, K). {LATER}"
-        )
-    _check_stride("a", "M", a.shape[0], a.strides[0], a.shape[1] * itemsize)
-    _check_stride("b", "N", b.shape[1], b.strides[1], b.shape[0] * itemsize)
-    _check_addresses(a, b)
-
-
-def _check_stride(name: str, dimension: str, extent: int, stride: int, row: int) -> None:
-    if extent > 1 and (stride % ALIGNMENT or stride < row):
-        raise ValueError(
-            f"matmul: {name} must have a stride along {dimension} that is a multiple of {ALIGNMENT} bytes and at least "
-            f"{row}; got {stride}. {LATER}"
-        )
-
-
-def _check_addresses(a: ArrayView, b: ArrayView) -> None:
-    for name, operand in (("a", a), ("b", b)):
-        _check_address(name, operand)
-
-
-def _check_address(name: str, array: ArrayView) -> None:
-    if array.ptr % ALIGNMENT:
-        raise ValueError(
-            f"matmul: {name} must begin at a multiple of {ALIGNMENT} bytes; got address {array.ptr:#x}. {LATER}"
-        )
-
-
-def _check_out(out: ArrayView, a: ArrayView, b: ArrayView) -> None:
-    shape = (a.shape[0], b.shape[1])
-    if out.shape != shape:
-        raise ValueError(f"matmul: out must have shape {shape}; got {out.shape}")
-    if out.dtype != a.dtype:
-        raise TypeError(f"matmul: out must have the operands' dtype {a.dtype}; got {out.dtype}")
-    if out.readonly:
-        raise ValueError("matmul: out must be writable; got a read-only array")
-    if 0 in shape:
-        return
-    devices = (a.device, b.device)
-    if out.device is not None and any(device not in (None, out.device) for device in devices):
-        raise ValueError(f"matmul: out must be on the operands' GPU; got GPU {out.device}, and a and b on {devices}")
-    itemsize = out.dtype.itemsize
-    if out.strides[1] != itemsize:
-        raise ValueError(
-            f"matmul: out must have a stride of {itemsize} bytes along N, its second dimension; got strides "
-            f"{out.strides}. {LATER}"
-        )
-    _check_stride("out", "M", shape[0], out.strides[0], shape[1] * itemsize)
-
-
-def _check_place(out: ArrayView, a: ArrayView, b: ArrayView) -> None:
-    """What the address of `out` must be, now that its layout is right."""
-    if 0 in out.shape:
-        return
-    _check_address("out", out)
-    for name, operand in (("a", a), ("b", b)):
-        if operand.device == out.device and 0 not in operand.shape and _overlap(out, operand):
-            raise ValueError(f"matmul: out must not overlap {name}; got {out} and {operand}")
-
-
-def _overlap(first: ArrayView, second: ArrayView) -> bool:
-    """Whether two matrices share bytes; True also where rows of different strides merely interleave."""
-    begin, rows, row, stride = _extent(first)
-    other, other_rows, other_row, other_stride = _extent(second)
-    if begin + (rows - 1) * stride + row <= other or other + (other_rows - 1) * other_stride + other_row <= begin:
-        return False
-    if stride != other_stride or rows == 1 or other_rows == 1:
-        return True
-    column = (other - begin) % stride  # where the other's rows begin in these rows
-    return column < row or column + other_row > stride
-
-
-def _extent(matrix: ArrayView) -> tuple[int, int, int, int]:
-    """The address, and number, bytes and stride of the rows: of what is contiguous."""
-    (rows, columns), (stride, inner) = matrix.shape, matrix.strides
-    if inner != matrix.dtype.itemsize:
-        rows, columns, stride = columns, rows, inner
-    return matrix.ptr, rows, columns * matrix.dtype.itemsize, stride

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from hopper_numba.intrinsics.tiles import Barriers, Shared, barriers, tile
+from hopper_numba.intrinsics.types import SharedView
 
 __all__ = ["Barriers", "SharedLayout", "barriers", "tile"]
+
+RESERVED = {"open", *(field.name for field in dataclasses.fields(SharedView))}
+RESERVED |= {name for name in vars(SharedView) if not name.startswith("_")}
+"""What a view has itself, and so hides a member of that name."""
 
 
 class SharedLayout(Shared):
@@ -30,7 +37,8 @@ class SharedLayout(Shared):
     TypeError
         For a member that is neither a tile nor barriers.
     ValueError
-        For a member's name that begins with an underscore or is ``open``.
+        For a member's name that begins with an underscore, or that a view has itself: ``open``, ``address``, ``part``,
+        ``base``, ``description``.
 
     Notes
     -----
@@ -43,7 +51,7 @@ class SharedLayout(Shared):
         for name, member in members.items():
             if not isinstance(member, Shared) or isinstance(member, SharedLayout):
                 raise TypeError(f"SharedLayout: {name} must be a tile(…) or barriers(…); got {member!r}")
-            if name == "open" or name.startswith("_"):
+            if name in RESERVED or name.startswith("_"):
                 raise ValueError(f"SharedLayout: {name!r} cannot be a member's name")
         self.members = members
         self.offsets: dict[str, int] = {}

@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 from cuda.bindings import driver
 
-from hopper_numba.arrays import DeviceArray, to_device, view
+from hopper_numba.arrays import DeviceArray
+from hopper_numba.copies import to_device
 from hopper_numba.device import check
-from hopper_numba.intrinsics.tiles import Tile
+from hopper_numba.intrinsics.tiles import Tile, check_box
 from hopper_numba.intrinsics.types import TensorMapType
+from hopper_numba.kinds import view
+from hopper_numba.streams import on_device
 
 
 class TensorMap:
@@ -75,12 +78,14 @@ class TensorMap:
                 raise ValueError(f"TensorMap.replace_address: {name} must stay {old}; got {new}")
         if replacing.ptr % 16:
             raise ValueError(f"TensorMap: the address must be a multiple of 16 bytes; got {replacing.ptr:#x}")
-        if self._encoded is not None:
-            self.move_to(replacing.ptr)
-        self._view, self.array = replacing, array
+        # encoded anew: another thread may be launching with the old one
+        self._view, self.array, self._encoded = replacing, array, None
 
     def move_to(self, address: int) -> None:
-        """Point to another address, a multiple of 16, where the caller knows that the geometry is the same."""
+        """Point to another address, a multiple of 16, at once and in place, launches that are bound included.
+
+        For a map of one thread, whose caller knows that the geometry is the same and keeps the array alive.
+        """
         (status,) = driver.cuTensorMapReplaceAddress(self.encoded(), address)
         check(status, "cuTensorMapReplaceAddress")
 
@@ -122,7 +127,9 @@ class TensorMap:
         It holds the address that the map has now, and keeps the map's array alive. Raises as `encoded`.
         """
         words = np.array([int(word) for word in self.encoded().opaque], np.uint64)
-        copy = to_device(words, int(self._view.device or 0), 0)
+        device = int(self._view.device or 0)
+        with on_device(device):
+            copy = to_device(words, device, 0)
         return DeviceArray(copy.ptr, copy.shape, copy.strides, copy.dtype, copy.device, owner=(copy, self.array))
 
     def __repr__(self) -> str:
@@ -147,14 +154,10 @@ def _data_type(dtype: np.dtype) -> driver.CUtensorMapDataType:
 def _check_tile(tile: Any) -> None:
     if not isinstance(tile, Tile):
         raise TypeError(f"TensorMap: tile must be a tile(…); got {tile!r}")
-    if tile.transposed or tile.sliced:
-        raise ValueError(f"TensorMap: tile must be a whole tile as it lies in memory; got {tile}")
-    if len(tile.shape) > 5:
-        raise ValueError(f"TensorMap: tile must have 1 to 5 dimensions; got {tile}")
-    if len(tile.shape) > 2 and tile.panels > 1:
-        raise ValueError(f"TensorMap: a tile of more than two dimensions is as wide as its swizzle; got {tile}")
-    if max(tile.box) > 256:
-        raise ValueError(f"TensorMap: a box has at most 256 elements along a dimension; got {tile.box} of {tile}")
+    try:
+        check_box(tile)
+    except ValueError as error:
+        raise ValueError(f"TensorMap: tile {error}") from None
 
 
 def _check_array(array: Any, tile: Tile) -> None:

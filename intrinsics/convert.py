@@ -1,13 +1,12 @@
 """Conversions between f32 and packed pairs of 16-bit floats (PTX ISA, "Data Movement and Conversion: cvt")."""
 
-import ml_dtypes
 import numpy as np
 
 from .operands import Registers, f32, u32
 from .ptx import member, ptx
+from .tiles import HALVES
 
 PURE = "its result depends on its operands only"
-TYPES = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 NAN = 0x7FFF  # PTX's only NaN of 16 bits
 
 
@@ -21,7 +20,7 @@ def rounded(value, dtype):
 
 def pack(name):
     """Declare the conversion of two f32 to a pair."""
-    dtype = TYPES[name]
+    dtype = HALVES[name]
 
     @ptx(f"cvt.rn.{name}x2.f32 {{result}}, {{high}}, {{low}};", threads="any", pure=PURE)
     @member(f"pack_{name}x2", type=name)
@@ -50,7 +49,7 @@ def pack(name):
 
 def unpack(name):
     """Declare the conversion of a pair to two f32."""
-    dtype = TYPES[name]
+    dtype = HALVES[name]
 
     @ptx(
         "{{ .reg .b16 low, high; .reg .f32 first, second; .reg .b64 pair; mov.b32 {{low, high}}, {packed}; "
@@ -82,5 +81,5 @@ def unpack(name):
     return unpack
 
 
-pack_f16x2, pack_bf16x2 = map(pack, TYPES)
-unpack_f16x2, unpack_bf16x2 = map(unpack, TYPES)
+pack_f16x2, pack_bf16x2 = map(pack, HALVES)
+unpack_f16x2, unpack_bf16x2 = map(unpack, HALVES)

@@ -4,14 +4,13 @@ A warp holds a fragment of 8 x 8 elements of 16 bits in one register a thread: t
 and the next one, in the lower and upper half, of row ``t // 4``.
 """
 
-import ml_dtypes
 import numpy as np
 
 from .machine import machine, warp
 from .operands import Registers, SharedAddress, Vector, f32, u32
 from .ptx import member, ptx
+from .tiles import HALVES
 
-TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 FORMS = [(count, trans) for trans in (False, True) for count in (1, 2, 4)]
 
 
@@ -26,6 +25,18 @@ def suffix(count, trans):
     return f"_x{count}{'_trans' if trans else ''}"
 
 
+def words(count, trans):
+    """How the docstring of a load or store speaks of `count` matrices."""
+    number = {1: "one", 2: "two", 4: "four"}[count]
+    return {
+        "matrices": f"{number} 8 x 8 {'matrix' if count == 1 else 'matrices'}",
+        "count": number,
+        "others": "" if count == 4 else f"; threads from {8 * count} on are not asked",
+        "as_": f", {'each ' * (count > 1)}transposed" if trans else "",
+        "each": "each matrix" if count > 1 else "the matrix",
+    }
+
+
 def ldmatrix(count, trans):
     """Declare a load of `count` matrices."""
 
@@ -38,20 +49,20 @@ def ldmatrix(count, trans):
         threads="warp",
         proxy="generic",
     )
-    @member(f"ldmatrix{suffix(count, trans)}", count=count, rows=8 * count, as_=", each transposed" * trans)
+    @member(f"ldmatrix{suffix(count, trans)}", **words(count, trans))
     def ldmatrix(row: SharedAddress()) -> Registers(u32, count):
-        """Load {count} 8 x 8 matrices of 16-bit elements from shared memory{as_}.
+        """Load {matrices} of 16-bit elements from shared memory{as_}.
 
         Parameters
         ----------
         row : address in shared memory
             Of 16 bytes, 16-byte aligned: ``tile.address(i, j)``, or a slice ``array[i:]`` of a shared array. Thread
-            ``t`` names row ``t % 8`` of matrix ``t // 8``; threads from {rows} on are not asked.
+            ``t`` names row ``t % 8`` of matrix ``t // 8``{others}.
 
         Returns
         -------
         tuple of {count} u32
-            Two elements of each matrix; the chapter's beginning says which.
+            Two elements of {each}; the chapter's beginning says which.
 
         Notes
         -----
@@ -78,17 +89,17 @@ def stmatrix(count, trans):
         threads="warp",
         proxy="generic",
     )
-    @member(f"stmatrix{suffix(count, trans)}", count=count, rows=8 * count, as_=", each transposed" * trans)
+    @member(f"stmatrix{suffix(count, trans)}", **words(count, trans))
     def stmatrix(row: SharedAddress(), values: Vector(u32, count)) -> None:
-        """Store {count} 8 x 8 matrices of 16-bit elements to shared memory{as_}.
+        """Store {matrices} of 16-bit elements to shared memory{as_}.
 
         Parameters
         ----------
         row : address in shared memory
             Of 16 bytes, 16-byte aligned: ``tile.address(i, j)``, or a slice ``array[i:]`` of a shared array. Thread
-            ``t`` names row ``t % 8`` of matrix ``t // 8``; threads from {rows} on are not asked.
+            ``t`` names row ``t % 8`` of matrix ``t // 8``{others}.
         values : tuple of {count} u32
-            Two elements of each matrix; the chapter's beginning says which.
+            Two elements of {each}; the chapter's beginning says which.
 
         Notes
         -----
@@ -117,7 +128,7 @@ def mma_m16n8k16(accumulator, operand):
     def multiply(lanes):
         # axes: lane // 4, lane % 4, then the registers' column half, row half, and the pair
         a, b, c = (np.array(part) for part in zip(*lanes, strict=True))
-        a, b = (m.astype(np.uint32).view(TYPES[operand]).astype(np.float64) for m in (a, b))
+        a, b = (m.astype(np.uint32).view(HALVES[operand]).astype(np.float64) for m in (a, b))
         a = a.reshape(8, 4, 2, 2, 2).transpose(3, 0, 2, 1, 4).reshape(16, 16)
         b = b.reshape(8, 4, 2, 2).transpose(2, 1, 3, 0).reshape(16, 8)
         c = c if accumulator == "f32" else c.astype(np.uint32).view(np.float16)

@@ -7,14 +7,14 @@ it waits for: 0 for the first, 1 for the second, 0 again for the third; or the s
 
 from .machine import machine
 from .operands import SharedAddress, predicate, u32, u32_of, u64
-from .ptx import ptx
+from .ptx import member, ptx
 from .tiles import Barriers
 
-MOST = 2**20 - 1
+MAX_COUNT = 2**20 - 1
 """Arrivals, and bytes, that a phase counts."""
 
 Barrier = SharedAddress(Barriers)
-Arrivals, Bytes, Parity = u32_of(1, MOST), u32_of(0, MOST), u32_of(0, 1)
+Arrivals, Bytes, Parity = u32_of(1, MAX_COUNT), u32_of(0, MAX_COUNT), u32_of(0, 1)
 
 
 @ptx("mbarrier.init.shared::cta.b64 [{barrier}], {count};", threads="one", proxy="generic")
@@ -122,7 +122,7 @@ def expect_tx(barrier: Barrier, nbytes: Bytes) -> None:
     machine().barrier(barrier).expect(nbytes)
 
 
-def waiting(form, operands):
+def asking(form, operands):
     """The PTX of a wait that answers with a predicate."""
     return (
         f"{{{{ .reg .pred complete; mbarrier.{form}.acquire.cta.shared::cta.b64 complete, [{{barrier}}], {operands}; "
@@ -130,51 +130,85 @@ def waiting(form, operands):
     )
 
 
-@ptx(waiting("test_wait.parity", "{parity}"), threads="any", proxy="generic")
-def test_wait(barrier: Barrier, parity: Parity) -> predicate:
-    """Whether the phase of this parity has completed; if so, what its arrivals released is visible. Does not wait.
-
-    Parameters
-    ----------
-    barrier : barrier
-    parity : u32
-        0 or 1, as of `wait`.
-
-    Returns
-    -------
-    bool
-
-    Notes
-    -----
-    PTX ISA, "mbarrier.test_wait, mbarrier.try_wait". Any thread executes it. The interpreter lets others run before it
-    answers, and raises where the barrier is not initialised.
-    """
-    return machine().barrier(barrier).test(parity)
+TEST = {
+    "does": "If so, what its arrivals released is visible. Does not wait.",
+    "false": "False where it has not.",
+    "cpu": "lets others run before it answers",
+}
+TRY = {
+    "does": "As `test_wait`, but the thread may sleep a while, for as long as the hardware sees fit.",
+    "false": "False may also mean that the time is up: try again.",
+    "cpu": "never sleeps here, but lets others run",
+}
 
 
-@ptx(waiting("try_wait.parity", "{parity}"), threads="any", proxy="generic")
-def try_wait(barrier: Barrier, parity: Parity) -> predicate:
-    """As `test_wait`, but the thread may sleep a while, for as long as the hardware sees fit.
+def by_parity(name, words):
+    """Declare a question about the phase of a parity."""
 
-    Parameters
-    ----------
-    barrier : barrier
-    parity : u32
-        0 or 1, as of `wait`.
+    @ptx(asking(f"{name}.parity", "{parity}"), threads="any", proxy="generic")
+    @member(name, **words)
+    def ask(barrier: Barrier, parity: Parity) -> predicate:
+        """Whether the phase of this parity has completed.
 
-    Returns
-    -------
-    bool
-        False may also mean that the time is up: try again.
+        {does}
 
-    Notes
-    -----
-    PTX ISA, "mbarrier.test_wait, mbarrier.try_wait". Any thread executes it. The interpreter never sleeps here.
-    """
-    return machine().barrier(barrier).test(parity)
+        Parameters
+        ----------
+        barrier : barrier
+        parity : u32
+            0 or 1, as of `wait`.
+
+        Returns
+        -------
+        bool
+            {false}
+
+        Notes
+        -----
+        PTX ISA, "mbarrier.test_wait, mbarrier.try_wait". Any thread executes it. The interpreter {cpu}; it raises where
+        the barrier is not initialised.
+        """
+        return machine().barrier(barrier).test(parity)
+
+    return ask
 
 
-@ptx(waiting("try_wait.parity", "{parity}, {nanoseconds}"), threads="any", proxy="generic")
+def by_state(name, words):
+    """Declare a question about the phase that an arrival was in."""
+
+    @ptx(asking(name, "{state}"), threads="any", proxy="generic")
+    @member(f"{name}_state", **words)
+    def ask(barrier: Barrier, state: u64) -> predicate:
+        """Whether the phase has completed in which an arrival returned `state`.
+
+        {does}
+
+        Parameters
+        ----------
+        barrier : barrier
+        state : u64
+            From `arrive` or `arrive_expect_tx` on this barrier, in this phase or the one before.
+
+        Returns
+        -------
+        bool
+            {false}
+
+        Notes
+        -----
+        PTX ISA, "mbarrier.test_wait, mbarrier.try_wait". Any thread executes it. The interpreter {cpu}; it raises where
+        the barrier is not initialised, and for a state of another barrier or an older phase.
+        """
+        return machine().barrier(barrier).test_state(state)
+
+    return ask
+
+
+test_wait, try_wait = by_parity("test_wait", TEST), by_parity("try_wait", TRY)
+test_wait_state, try_wait_state = by_state("test_wait", TEST), by_state("try_wait", TRY)
+
+
+@ptx(asking("try_wait.parity", "{parity}, {nanoseconds}"), threads="any", proxy="generic")
 def try_wait_for(barrier: Barrier, parity: Parity, nanoseconds: u32) -> predicate:
     """As `try_wait`, with a hint how long the thread may sleep.
 
@@ -194,53 +228,9 @@ def try_wait_for(barrier: Barrier, parity: Parity, nanoseconds: u32) -> predicat
     Notes
     -----
     PTX ISA, "mbarrier.test_wait, mbarrier.try_wait": suspendTimeHint. Any thread executes it. The interpreter never
-    sleeps here.
+    sleeps here, but lets others run; it raises where the barrier is not initialised.
     """
     return machine().barrier(barrier).test(parity)
-
-
-@ptx(waiting("test_wait", "{state}"), threads="any", proxy="generic")
-def test_wait_state(barrier: Barrier, state: u64) -> predicate:
-    """Whether the phase has completed in which an arrival returned `state`. Does not wait.
-
-    Parameters
-    ----------
-    barrier : barrier
-    state : u64
-        From `arrive` or `arrive_expect_tx`, in this phase or the one before.
-
-    Returns
-    -------
-    bool
-
-    Notes
-    -----
-    PTX ISA, "mbarrier.test_wait, mbarrier.try_wait". Any thread executes it. The interpreter raises for a state of
-    another barrier or an older phase.
-    """
-    return machine().barrier(barrier).test_token(state)
-
-
-@ptx(waiting("try_wait", "{state}"), threads="any", proxy="generic")
-def try_wait_state(barrier: Barrier, state: u64) -> predicate:
-    """As `test_wait_state`, but the thread may sleep a while, for as long as the hardware sees fit.
-
-    Parameters
-    ----------
-    barrier : barrier
-    state : u64
-        From `arrive` or `arrive_expect_tx`, in this phase or the one before.
-
-    Returns
-    -------
-    bool
-        False may also mean that the time is up: try again.
-
-    Notes
-    -----
-    PTX ISA, "mbarrier.test_wait, mbarrier.try_wait". Any thread executes it. The interpreter never sleeps here.
-    """
-    return machine().barrier(barrier).test_token(state)
 
 
 @ptx(

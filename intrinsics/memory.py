@@ -7,8 +7,9 @@ import numpy as np
 
 from . import types
 from .machine import machine
-from .operands import GlobalAddress, Registers, SharedView, Vector, u32, view_of_array
+from .operands import GlobalAddress, Refused, Registers, SharedView, Vector, u32, view_of_array
 from .ptx import device_function, member, ptx
+from .tiles import Shared
 
 
 @device_function(types.element_address)
@@ -44,16 +45,22 @@ def view(array, description):
 
     Notes
     -----
-    The interpreter raises for an array that is too small or not aligned.
+    The interpreter raises for an array that is too small or not aligned, or in global memory; compiled, only a type
+    that cannot be one is refused.
     """
+    if not hasattr(array, "shared_address"):
+        raise Refused(f"array must be a shared array; got {array!r}")
+    if not isinstance(description, Shared):
+        raise Refused(f"description must be a tile(…) or barriers(…); got {description!r}")
     address = array.shared_address
     if address % description.alignment:
         raise ValueError(
             f"memory.view: array must be aligned to {description.alignment} bytes for {description}; it lies at "
             f"{address:#x}. cuda.shared.array takes alignment="
         )
-    if array.nbytes < description.nbytes:
-        raise ValueError(f"memory.view: array must have {description.nbytes} bytes for {description}; got {array.nbytes}")
+    needed = description.nbytes
+    if array.nbytes < needed:
+        raise ValueError(f"memory.view: array must have {needed} bytes for {description}; got {array.nbytes}")
     return SharedView(description, address)
 
 

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.cuda import types
-from numba.cuda.core.errors import NumbaTypeError
 
-from .tiles import Barriers, Element, Shared, Tile
+from .tiles import Barriers, Element, Shared, Tile, check_box
 from .types import (
     AccumulatorType,
     DescriptionType,
@@ -228,9 +227,9 @@ def shared_address(context: Any, builder: Any, array: types.Array, value: Any) -
 def view_of_array(typingctx: Any, array: types.Type, description: types.Type) -> Any:
     """Type and emit ``memory.view``."""
     if not isinstance(array, types.Array):
-        raise NumbaTypeError(f"memory.view: array must be a shared array; got {array}")
+        raise Refused(f"array must be a shared array; got {array}")
     if not isinstance(description, DescriptionType):
-        raise NumbaTypeError(f"memory.view: description must be a tile(…) or barriers(…); got {description}")
+        raise Refused(f"description must be a tile(…) or barriers(…); got {description}")
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return shared_address(context, builder, array, args[0])
@@ -258,7 +257,8 @@ class SharedAddress(Operand):
 
     def _check(self, description: Shared) -> None:
         if not isinstance(description, self.of) or (isinstance(description, Barriers) and description.count):
-            wanted = {Barriers: "one barrier", Tile: "a tile", Element: "an element's address, tile.address(…)"}[self.of]
+            element = "an element's address, tile.address(…)"
+            wanted = {Barriers: "one barrier", Tile: "a tile", Element: element}[self.of]
             raise Refused(f"must be {wanted}; got {description}")
 
     def resolve(self, ty: types.Type) -> types.Type:
@@ -296,10 +296,10 @@ class Panels(SharedAddress):
 
     def _check(self, description: Shared) -> None:
         super()._check(description)
-        if description.transposed or description.sliced:
-            raise Refused(f"must be a whole tile as it lies in memory; got {description}")
-        if len(description.shape) > 2 and description.panels > 1:
-            raise Refused(f"a tile of more than two dimensions is one box, as wide as its swizzle; got {description}")
+        try:
+            check_box(description)
+        except ValueError as error:
+            raise Refused(str(error)) from None
 
     def lower(self, emission: Emission, ty: types.Type, value: Any, declared: Any) -> str:
         stride = ty.description.panel_nbytes * emission.step
@@ -376,14 +376,12 @@ class Accumulators(Operand):
         return [emission.output("=" + p.constraint, p.register) for p in parts for _ in range(p.registers)]
 
     def lower(self, emission: Emission, ty: types.Type, value: Any, declared: Any) -> str:
-        parts = [emission.builder.extract_value(value, i) for i in range(len(ty))] if self._is_tuple(ty) else [value]
+        is_tuple = isinstance(ty, types.BaseTuple)
+        parts = [emission.builder.extract_value(value, i) for i in range(len(ty))] if is_tuple else [value]
         registers = [emission.builder.extract_value(p, i) for p in parts for i in range(p.type.count)]
         for placeholder, register in zip(declared, registers, strict=True):
             emission.input(placeholder[1:], register)  # tied to the output of that number
         return "{" + ", ".join(declared) + "}"
-
-    def _is_tuple(self, ty: types.Type) -> bool:
-        return isinstance(ty, types.BaseTuple)
 
     def value(self, value: Any) -> Any:
         parts = value if self.many and isinstance(value, tuple) else (value,)

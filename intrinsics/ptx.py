@@ -25,7 +25,8 @@ from .operands import Accumulators, Emission, Nothing, Operand, Refused, Registe
 REGISTRY: dict[str, Instruction] = {}
 """Every declared instruction by its name, such as ``mbarrier.init``."""
 
-THREADS = ("any", "one", "warp", "warp group", "block")
+THREADS = ("any", "one", "warp", "warp group")
+PROXIES = ("", "generic", "async", "tensormap", "generic, async")
 
 
 class DeviceFunction:
@@ -49,10 +50,9 @@ class DeviceFunction:
 
         def definition(typingctx: Any, *args: Any, **kwargs: Any) -> Any:
             try:
-                bound = inspect.signature(meaning).bind(*args, **kwargs)
-            except TypeError as error:
-                raise NumbaTypeError(f"{self.name}: {error}; it is {self.name}({', '.join(self.parameters)})") from None
-            return define(typingctx, **bound.arguments)
+                return define(typingctx, **self.bind(args, kwargs).arguments)
+            except Refused as error:
+                raise NumbaTypeError(f"{self.name}: {error}") from None
 
         context = inspect.Parameter("typingctx", inspect.Parameter.POSITIONAL_OR_KEYWORD)
         plain = [p.replace(annotation=p.empty) for p in self.parameters.values()]
@@ -75,10 +75,20 @@ class DeviceFunction:
         infer(Template)
         infer_global(self, Function(Template))
 
+    def bind(self, args: tuple, kwargs: dict[str, Any]) -> inspect.BoundArguments:
+        """The arguments by name. Raises `Refused` where they do not fit."""
+        try:
+            return inspect.signature(self.meaning).bind(*args, **kwargs)
+        except TypeError as error:
+            raise Refused(f"{error}; it is {self.name}({', '.join(self.parameters)})") from None
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not is_running():
             raise RuntimeError(f"{self.name} is a device function: a kernel calls it, compiled or interpreted")
-        return self.meaning(*args, **kwargs)
+        try:
+            return self.meaning(*args, **kwargs)
+        except Refused as error:
+            raise TypeError(f"{self.name}: {error}") from None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
@@ -101,10 +111,10 @@ class Instruction(DeviceFunction):
         Chapter and function, ``mbarrier.init``.
     text : str
         PTX with named operands.
-    threads : {"any", "one", "warp", "warp group", "block"}
+    threads : {"any", "one", "warp", "warp group"}
         Which threads must execute it together.
-    proxy : str
-        The memory proxy it acts through, or ``""``.
+    proxy : {"", "generic", "async", "tensormap", "generic, async"}
+        The memory proxies it acts through or orders.
     pure : str
         Why the statement needs no order: LLVM may merge, move or drop it. Empty: volatile and convergent.
     no_effect : str
@@ -149,13 +159,12 @@ class Instruction(DeviceFunction):
             raise TypeError(f"{self.name}: no placeholder for {sorted(unused)}")
         if self.threads not in THREADS:
             raise TypeError(f"{self.name}: threads must be one of {THREADS}; got {self.threads!r}")
+        if self.proxy not in PROXIES:
+            raise TypeError(f"{self.name}: proxy must be one of {PROXIES}; got {self.proxy!r}")
         if not self.meaning.__doc__:
             raise TypeError(f"{self.name}: a docstring is missing")
         if not self.no_effect and _is_empty(self.meaning):
             raise TypeError(f"{self.name}: the body is missing; say no_effect=… where it means nothing on the CPU")
-
-    def _refusal(self, operand: str, error: Refused) -> str:
-        return f"{self.name}: {operand} {error}"
 
     def _define(self, typingctx: Any, **arguments: Any) -> Any:
         resolved = {}
@@ -163,11 +172,8 @@ class Instruction(DeviceFunction):
             try:
                 resolved[name] = kind.resolve(arguments[name])
             except Refused as error:
-                raise NumbaTypeError(self._refusal(name, error)) from None
-        try:
-            fields = self.form(**resolved)
-        except Refused as error:
-            raise NumbaTypeError(f"{self.name}: {error}") from None
+                raise Refused(f"{name} {error}") from None
+        fields = self.form(**resolved)
         signature = self.result.resolve(resolved)(*resolved.values())
 
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -201,15 +207,18 @@ class Instruction(DeviceFunction):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not is_running():
             return super().__call__()
-        if kwargs or len(args) != len(self.operands):
-            args = inspect.signature(self.meaning).bind(*args, **kwargs).args
-        values = []
-        for (name, kind), value in zip(self.operands.items(), args, strict=True):
-            try:
-                values.append(kind.value(value))
-            except Refused as error:
-                raise TypeError(self._refusal(name, error)) from None
-        return self.meaning(*values)
+        name, values = "", {}
+        try:
+            if kwargs or len(args) != len(self.operands):
+                args = self.bind(args, kwargs).args
+            for (name, kind), value in zip(self.operands.items(), args, strict=True):
+                values[name] = kind.value(value)
+            name = ""
+            if self.form is not no_form:
+                self.form(**values)
+        except Refused as error:
+            raise TypeError(f"{self.name}: {name}{' ' * bool(name)}{error}") from None
+        return self.meaning(*values.values())
 
 
 def _is_empty(function: Callable) -> bool:
@@ -218,12 +227,17 @@ def _is_empty(function: Callable) -> bool:
     return function.__code__.co_code[::2] == nothing[::2]  # opcodes: a docstring moves the constant None
 
 
+def no_form(**operands: Any) -> dict[str, Any]:
+    """The form of an instruction that has no further placeholders."""
+    return {}
+
+
 def ptx(
     text: str,
     *,
     threads: str,
     proxy: str = "",
-    form: Callable[..., dict[str, Any]] = lambda **types: {},
+    form: Callable[..., dict[str, Any]] = no_form,
     repeat: Callable[..., int] = lambda **types: 1,
     pure: str = "",
     no_effect: str = "",
@@ -234,12 +248,13 @@ def ptx(
     ----------
     text : str
         PTX; ``{name}`` stands for a parameter, ``{result}`` for what is returned, ``{{`` for a brace.
-    threads : {"any", "one", "warp", "warp group", "block"}
+    threads : {"any", "one", "warp", "warp group"}
         Which threads must execute it together.
-    proxy : str, optional
-        ``"generic"``, ``"async"`` or ``"tensormap"``, where it accesses memory.
-    form : function of the operand types, optional
-        Gives further placeholders (listed in its attribute ``fields``), and refuses forms that do not exist.
+    proxy : {"generic", "async", "tensormap", "generic, async"}, optional
+        The proxies through which it accesses memory, or which it orders.
+    form : function of the operands, optional
+        Of their types when compiled, of their values when interpreted. Gives further placeholders (listed in its
+        attribute ``fields``), and refuses forms that do not exist.
     repeat : function of the operand types, optional
         How many statements one call is.
     pure : str, optional
@@ -281,6 +296,8 @@ def member(name: str, **words: Any) -> Callable[[Callable], Callable]:
 
     def rename(function: Callable) -> Callable:
         function.__name__ = function.__qualname__ = name
+        # the interpreter's reports read a frame's code
+        function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)
         function.__doc__ = (function.__doc__ or "").format(**words)
         return function
 

@@ -16,6 +16,8 @@ import numpy as np
 from .machine import machine
 
 SWIZZLES = (128, 64, 32, 0, None)
+HALVES = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
+"""The floats of 16 bits by PTX's names."""
 ELEMENT_TYPES = (
     *("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"),
     *("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
@@ -128,13 +130,15 @@ class Tile(Shared):
     """A tile of elements, laid out as TMA writes it and WGMMA reads it. Made by `tile`.
 
     A tile of ``(rows, columns)`` is made of panels, each `rows` rows of one swizzle span; further dimensions in front
-    count whole tiles. Shapes are logical: of a transposed view they are reversed.
+    count whole tiles.
 
     Attributes
     ----------
     dtype : numpy.dtype
     shape : tuple of int
-        As in memory, rows by columns; see `T` for the transposed view.
+        As indices count: of a transposed view the reverse of `stored_shape`.
+    stored_shape : tuple of int
+        As it lies in memory, rows by columns.
     swizzle : {128, 64, 32, 0, None}
         Span in bytes of the swizzle; 0: panels of 16 bytes, WGMMA's no-swizzle mode; None: C order, no panels.
     panel_nbytes : int
@@ -146,7 +150,7 @@ class Tile(Shared):
     """
 
     dtype: np.dtype
-    shape: tuple[int, ...]
+    stored_shape: tuple[int, ...]
     swizzle: int | None
     panel_nbytes: int
     transposed: bool = False
@@ -155,12 +159,18 @@ class Tile(Shared):
     constants = ("shape", "nbytes", "panels")
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        return self.stored_shape[::-1] if self.transposed else self.stored_shape
+
+    @property
     def rows(self) -> int:
-        return self.shape[-2] if len(self.shape) > 1 else 1
+        """Of the tile as it lies in memory."""
+        return self.stored_shape[-2] if len(self.stored_shape) > 1 else 1
 
     @property
     def columns(self) -> int:
-        return self.shape[-1]
+        """Of the tile as it lies in memory."""
+        return self.stored_shape[-1]
 
     @property
     def itemsize(self) -> int:
@@ -176,10 +186,6 @@ class Tile(Shared):
         return max(1, self.columns * self.itemsize // self.span)
 
     @property
-    def logical_shape(self) -> tuple[int, ...]:
-        return self.shape[::-1] if self.transposed else self.shape
-
-    @property
     def alignment(self) -> int:
         return 8 * self.swizzle if self.swizzle else 128
 
@@ -192,7 +198,7 @@ class Tile(Shared):
     @property
     def box(self) -> tuple[int, ...]:
         """Extents of one TMA box in elements, innermost first as PTX has them."""
-        return (self.span // self.itemsize, *reversed(self.shape[:-1]))
+        return (self.span // self.itemsize, *reversed(self.stored_shape[:-1]))
 
     @property
     def T(self) -> Tile:
@@ -211,10 +217,10 @@ class Tile(Shared):
                 "column) for an element, .part(rows, columns, i, j) for a part"
             )
         strides = [math.prod(self.shape[i + 1 :]) * self.itemsize for i in range(indices)]
-        return dataclasses.replace(self, shape=self.shape[indices:]), tuple((Term(s),) for s in strides)
+        return dataclasses.replace(self, stored_shape=self.shape[indices:]), tuple((Term(s),) for s in strides)
 
     def address(self) -> tuple[Element, tuple[tuple[Term, ...], ...]]:
-        """The terms of a (row, column) pair in the order of the logical shape; `swizzled` is still to be applied."""
+        """The terms of a (row, column) pair in the order of `shape`; `swizzled` is still to be applied."""
         if len(self.shape) > 2:
             raise TypeError(f"pick one tile of {self} first")
         per_panel = self.span // self.itemsize
@@ -223,7 +229,7 @@ class Tile(Shared):
         return Element(self.dtype), terms[::-1] if self.transposed else terms
 
     def part(self, rows: int, columns: int) -> tuple[Tile, tuple[tuple[Term, ...], ...]]:
-        """The part of `rows` by `columns` (logical), and the terms of its block indices.
+        """The part of `rows` by `columns`, as `shape` counts them, and the terms of its block indices.
 
         Raises
         ------
@@ -250,7 +256,7 @@ class Tile(Shared):
         column_terms = [Term(self.panel_nbytes * whole, in_panel)]
         if in_panel > 1:
             column_terms.append(Term(columns * self.itemsize, 1, in_panel))
-        part = dataclasses.replace(self, shape=(rows, columns), sliced=True)
+        part = dataclasses.replace(self, stored_shape=(rows, columns), sliced=True)
         return part, ((Term(rows * self.span),), tuple(column_terms))
 
     def swizzled(self, address: Any) -> Any:
@@ -266,7 +272,25 @@ class Tile(Shared):
     def __str__(self) -> str:
         mode = "C order" if self.swizzle is None else f"swizzle {self.swizzle}"
         view = f", panels {self.panel_nbytes} bytes apart" if self.sliced else ""
-        return f"tile({self.dtype}, {self.shape}, {mode}{view}){'.T' if self.transposed else ''}"
+        return f"tile({self.dtype}, {self.stored_shape}, {mode}{view}){'.T' if self.transposed else ''}"
+
+
+def check_box(tile: Tile) -> None:
+    """Refuse a tile that TMA cannot copy.
+
+    Raises
+    ------
+    ValueError
+        With what the tile must be and what it is; the caller names who wants it.
+    """
+    if tile.transposed or tile.sliced:
+        raise ValueError(f"must be a whole tile as it lies in memory; got {tile}")
+    if len(tile.shape) > 5:
+        raise ValueError(f"must have 1 to 5 dimensions; got {tile}")
+    if len(tile.shape) > 2 and tile.panels > 1:
+        raise ValueError(f"must be as wide as its swizzle where it has more than two dimensions; got {tile}")
+    if max(tile.box) > 256:
+        raise ValueError(f"must have a box of at most 256 elements along a dimension; got {tile.box} of {tile}")
 
 
 def barriers(count: int | None = None) -> Barriers:

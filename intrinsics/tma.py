@@ -2,19 +2,18 @@
 
 from .machine import machine
 from .operands import Coordinates, Immediate, Panels, Refused, SharedAddress, TensorMapAddress, s32
-from .ptx import ptx
+from .ptx import member, ptx
 from .tiles import Barriers
-from .types import TensorMapType
 
 
 def box(tile, tensor_map, coordinates, **_):
-    """The rank of a copy; the tile and the map must agree on type, box and swizzle."""
+    """The rank of a copy; the tile and the map must agree on type, box and swizzle. Of types or of values."""
     description, rank = tile.description, len(coordinates)
     if len(description.shape) != rank:
         raise Refused(
             f"coordinates must be {len(description.shape)} integers, as many as {description} has; got {rank}"
         )
-    if isinstance(tensor_map, TensorMapType):
+    if hasattr(tensor_map, "box"):  # the copy in device memory does not say
         wanted = (description.dtype, description.box, description.swizzle)
         if wanted != (tensor_map.dtype, tensor_map.box, tensor_map.swizzle):
             raise Refused(f"tensor_map is of another tile than {description}; got {tensor_map}")
@@ -48,7 +47,8 @@ def load(
     Parameters
     ----------
     tile : tile
-        A whole tile; one statement for each panel.
+        A whole tile, aligned to 1024 bytes where its swizzle is 128, 512 for 64, 256 for 32, else 128; one statement
+        for each panel.
     tensor_map : TensorMap
         Made for the same tile.
     coordinates : tuple of s32
@@ -59,7 +59,9 @@ def load(
     Notes
     -----
     PTX ISA, "cp.async.bulk.tensor". One thread executes it. The interpreter copies at a moment that the scheduler
-    picks; until then the tile's bytes count as written by nobody.
+    picks; until then a read or a write of the tile raises. It also raises for a tile that is on its way already or
+    lies over a barrier, for a barrier that is not initialised, and at the block's end for a load that nobody waited
+    for. A tile that is misaligned or out of bounds is refused by what gives it, `memory.view` or the launch.
     """
     machine().tma_load(tile, tensor_map, coordinates, barrier)
 
@@ -83,12 +85,15 @@ def store(tensor_map: TensorMapAddress(), coordinates: Coordinates(s32, 5, 1), t
     coordinates : tuple of s32
         Element at which the box begins, innermost first; may lie outside the tensor.
     tile : tile
-        A whole tile; one statement for each panel. It may be written again after `wait_group_read`.
+        A whole tile, aligned as for `load`; one statement for each panel. It may be written again after
+        `wait_group_read`.
 
     Notes
     -----
     PTX ISA, "cp.async.bulk.tensor". One thread executes it, the one that then commits and waits. The interpreter reads
-    the tile and writes the tensor at moments that the scheduler picks, no later than the waits for them.
+    the tile and writes the tensor at moments that the scheduler picks, no later than the waits for them. It raises for
+    bytes that nobody wrote or that a load is still to write, and at the block's end for a store that was not committed
+    or whose reading nobody waited for. It does not find a fence that is missing, nor a tile overwritten too early.
     """
     machine().tma_store(tensor_map, coordinates, tile)
 
@@ -113,43 +118,44 @@ def commit_group() -> None:
 
     Notes
     -----
-    PTX ISA, "cp.async.bulk.commit_group". The thread that issued the stores executes it.
+    PTX ISA, "cp.async.bulk.commit_group". The thread that issued the stores executes it; another one closes a group of
+    its own, which the interpreter notices at the block's end: it raises for stores that were never committed.
     """
     machine().bulk_commit()
 
 
 Groups = Immediate(0, 63)
+"""What the machine instruction counts, in 6 bits; ptxas takes more without a word and waits as for 63."""
 
 
-@ptx("cp.async.bulk.wait_group {n};", threads="one", proxy="async")
-def wait_group(n: Groups) -> None:
-    """Wait until all but the last `n` groups of this thread are complete: their writes are visible to this thread.
+def waiting(name, read, until):
+    """Declare a wait for groups of stores."""
 
-    Parameters
-    ----------
-    n : int
-        Compile-time, 0 to 63.
+    @ptx(f"cp.async.bulk.{name.replace('_read', '.read')} {{n}};", threads="one", proxy="async")
+    @member(name, until=until)
+    def wait(n: Groups) -> None:
+        """Wait until all but the last `n` groups of this thread {until}.
 
-    Notes
-    -----
-    PTX ISA, "cp.async.bulk.wait_group". The thread that committed executes it.
-    """
-    machine().bulk_wait(n, read=False)
+        Parameters
+        ----------
+        n : int
+            Compile-time, 0 to 63: as far as the hardware counts.
+
+        Notes
+        -----
+        PTX ISA, "cp.async.bulk.wait_group". The thread that committed executes it: it does not wait for the groups of
+        others. The interpreter raises for what those stores do wrong, with the place of the store.
+        """
+        machine().bulk_wait(n, read=read)
+
+    return wait
 
 
-@ptx("cp.async.bulk.wait_group.read {n};", threads="one", proxy="async")
-def wait_group_read(n: Groups) -> None:
-    """Wait until all but the last `n` groups of this thread have read their tiles, which may be written again then.
+wait_group = waiting("wait_group", False, "are complete: their writes are visible to this thread")
+wait_group_read = waiting(
+    "wait_group_read",
+    True,
+    """have read their tiles, which may be written again then.
 
-    What they write to global memory may still be on its way: `wait_group` waits for that.
-
-    Parameters
-    ----------
-    n : int
-        Compile-time, 0 to 63.
-
-    Notes
-    -----
-    PTX ISA, "cp.async.bulk.wait_group". The thread that committed executes it.
-    """
-    machine().bulk_wait(n, read=True)
+        What they write to global memory may still be on its way: `wait_group` waits for that""",
+)

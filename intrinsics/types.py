@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -118,23 +118,26 @@ class SharedView:
     def address(self, *indices: int) -> SharedView:
         """The address of an element of a tile, its swizzle applied."""
         element, terms = _found(self.description, "address")
-        self._check(indices, self.description.logical_shape)
+        check_integers(self.description, "address", indices, indices)
+        self._check(indices, self.description.shape)
         element = self._offset(element, terms, indices)
         return SharedView(element.description, self.description.swizzled(element.base))
 
-    def part(self, rows: int, columns: int, *indices: int) -> SharedView:
-        """The part of `rows` by `columns` at block index (i, j)."""
+    def part(self, *args: int) -> SharedView:
+        """The part of `rows` by `columns` at block index (i, j): the four arguments."""
+        check_integers(self.description, "part", args, args)
+        rows, columns, *indices = args
         part, terms = _found(self.description, "part", rows, columns)
-        height, width = self.description.logical_shape
+        height, width = self.description.shape
         self._check(indices, (height // rows, width // columns))
         return self._offset(part, terms, indices)
 
-    def _check(self, indices: tuple, extents: tuple[int, ...]) -> None:
+    def _check(self, indices: Sequence[int], extents: tuple[int, ...]) -> None:
         for index, extent in zip(indices, extents, strict=False):
             if not 0 <= index < extent:
                 raise IndexError(f"{self.description}: index {index} is outside 0 to {extent - 1}")
 
-    def _offset(self, description: Shared, terms: tuple, indices: tuple) -> SharedView:
+    def _offset(self, description: Shared, terms: tuple, indices: Sequence[int]) -> SharedView:
         if len(indices) != len(terms):
             raise TypeError(f"{self.description} takes {len(terms)} indices; got {len(indices)}")
         address = self.base
@@ -148,6 +151,17 @@ class SharedView:
 def _found(description: Shared, what: str, *args: Any) -> Any:
     """What a method of a description gives: asked again by each thread that is interpreted."""
     return getattr(description, what)(*args)
+
+
+def check_integers(
+    description: Tile, method: str, given: tuple, counted: tuple, are_integers: Callable[[tuple], bool] | None = None
+) -> None:
+    """Refuse what a tile's `address` or `part` does not take, compiled (types) or interpreted (numbers)."""
+    wanted = ("rows", "columns", "i", "j") if method == "part" else ("row", "column")[-len(description.shape) :]
+    fits = are_integers(given) if are_integers else all(hasattr(i, "__index__") for i in given)
+    if len(counted) != len(wanted) or not fits:
+        got = ", ".join(map(str, counted))
+        raise TypeError(f"{description}.{method}({', '.join(wanted)}) takes integers; got {method}({got})")
 
 
 class SharedViewType(types.Type):
@@ -198,17 +212,17 @@ class SharedAttributes(AttributeTemplate):
 
     @bound_function("SharedView.address")
     def resolve_address(self, ty: SharedViewType, args: tuple, kws: dict) -> Any:
-        if not isinstance(ty.description, Tile) or kws or not _integers(args):
+        if not isinstance(ty.description, Tile):
             return None
         element, terms = refuse(ty.description.address)
-        if len(args) != len(terms):
-            raise NumbaTypeError(f"{ty.description}.address takes {len(terms)} indices; got {len(args)}")
+        refuse(check_integers, ty.description, "address", args, (*args, *kws), _integers)
         return signature(SharedViewType(element), *[types.uint32] * len(terms), recvr=ty)
 
     @bound_function("SharedView.part")
     def resolve_part(self, ty: SharedViewType, args: tuple, kws: dict) -> Any:
-        if not isinstance(ty.description, Tile) or kws or len(args) != 4 or not _integers(args):
+        if not isinstance(ty.description, Tile):
             return None
+        refuse(check_integers, ty.description, "part", args, (*args, *kws), _integers)
         if not all(isinstance(a, types.IntegerLiteral) for a in args[:2]):
             raise NumbaTypeError(
                 f"{ty.description}.part: rows and columns must be compile-time integers; got {args[:2]}"
@@ -246,7 +260,7 @@ def swizzle(builder: Any, address: Any, description: Tile) -> Any:
 
 @lowering.lower("SharedView.part", SharedViewType, types.VarArg(types.Any))
 def lower_part(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    _, terms = sig.args[0].description.part(*sig.return_type.description.logical_shape)
+    _, terms = sig.args[0].description.part(*sig.return_type.description.shape)
     return offset(builder, args[0], terms, args[3:])
 
 
@@ -448,12 +462,19 @@ def linear_thread() -> int:
     return types.uint32(inner)
 
 
-def zeros(dtype: types.Type, n: types.Type, check_n: Callable[[int], int]) -> Any:
+def zeros(result: AccumulatorType, *args: types.Type) -> Any:
     """Type and emit ``wgmma.zeros``."""
-    if not isinstance(dtype, types.NumberClass) or dtype.dtype.name not in ("float32", "float16"):
-        raise NumbaTypeError(f"wgmma.zeros: dtype must be float32 or float16; got {dtype}")
-    if not isinstance(n, types.IntegerLiteral):
-        raise NumbaTypeError(f"wgmma.zeros: n must be a compile-time integer; got {n}")
-    result = AccumulatorType(np.dtype(dtype.dtype.name), refuse(check_n, n.literal_value), in_flight=False)
-    value = ir.Constant(ir.ArrayType(result.register, result.registers), None)
-    return result(dtype, n), lambda context, builder, sig, args: value
+
+    def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
+        # constants would be moved to where they are used, past wgmma.fence and between products in flight
+        registers = range(result.registers)
+        text = " ".join(f"mov.b32 ${i}, 0;" for i in registers)
+        written = ir.LiteralStructType([result.register] * result.registers)
+        constraints = ",".join([f"={result.constraint}"] * result.registers)
+        struct = builder.call(ir.InlineAsm(ir.FunctionType(written, []), text, constraints, side_effect=True), [])
+        value = ir.Constant(ir.ArrayType(result.register, result.registers), ir.Undefined)
+        for i in registers:
+            value = builder.insert_value(value, builder.extract_value(struct, i), i)
+        return value
+
+    return result(*args), codegen

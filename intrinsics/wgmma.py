@@ -6,15 +6,17 @@
 import dataclasses
 
 import numpy as np
+from numba.cuda.types import NumberClass
 
 from . import types
 from .machine import machine
 from .operands import Accumulators, Immediate, InPlace, Refused, SharedAddress
 from .ptx import device_function, ptx
-from .tiles import Tile
+from .tiles import HALVES, Tile
 from .types import i64
 
-TYPES = {"float16": "f16", "bfloat16": "bf16"}
+TYPES = {dtype.name: name for name, dtype in HALVES.items()}
+N = Immediate(8, 256, 8)
 
 
 def descriptor_constant(tile, k_major):
@@ -61,16 +63,14 @@ A, B = MatrixDescriptor(), MatrixDescriptor(k_major_if_transposed=True)
 
 
 def shape(a, b, acc):
-    """The fields of an mma statement; shapes and types must be a legal form."""
+    """The fields of an mma statement; shapes and types must be a legal form. Of types or of values."""
     left, right = a.description, b.description
     if left.dtype != right.dtype or left.dtype.name not in TYPES:
         raise Refused(f"a and b must have one type of {', '.join(TYPES)}; got {left.dtype} and {right.dtype}")
     if acc.dtype == np.float16 and left.dtype != np.float16:
         raise Refused(f"a float16 accumulator takes float16 operands only; got {left.dtype}")
-    if left.logical_shape != (64, 16) or right.logical_shape != (16, acc.n):
-        raise Refused(
-            f"multiplies 64 x 16 by 16 x {acc.n} into 64 x {acc.n}; got {left.logical_shape} by {right.logical_shape}"
-        )
+    if left.shape != (64, 16) or right.shape != (16, acc.n):
+        raise Refused(f"multiplies 64 x 16 by 16 x {acc.n} into 64 x {acc.n}; got {left.shape} by {right.shape}")
     ab, d = TYPES[left.dtype.name], "f32" if acc.dtype == np.float32 else "f16"
     return {"n": acc.n, "types": f"{d}.{ab}.{ab}", "ta": int(not A.k_major(left)), "tb": int(not B.k_major(right))}
 
@@ -78,29 +78,41 @@ def shape(a, b, acc):
 shape.fields = ("n", "types", "ta", "tb")
 
 
-def zero_accumulator(typingctx, dtype, n):
+def accumulated(dtype, name):
+    """The dtype of an accumulator, by its name where `dtype` is a scalar type."""
+    if name not in ("float32", "float16"):
+        raise Refused(f"dtype must be float32 or float16; got {dtype}")
+    return np.dtype(name)
+
+
+def define_zeros(typingctx, dtype, n):
     """Type and emit `zeros`."""
-    return types.zeros(dtype, n, check_n)
+    name = dtype.dtype.name if isinstance(dtype, NumberClass) else None
+    result = types.AccumulatorType(accumulated(dtype, name), check_n(N.resolve, n).literal_value, in_flight=False)
+    return types.zeros(result, dtype, n)
 
 
-def check_n(n):
-    """Refuse an N that no f16 or bf16 form has."""
-    if not 8 <= n <= 256 or n % 8:
-        raise Refused(f"n must be 8 to 256 in steps of 8; got {n}")
-    return n
+def check_n(check, n):
+    """What `check` makes of `n`, its refusal with the name."""
+    try:
+        return check(n)
+    except Refused as error:
+        raise Refused(f"n {error}") from None
 
 
-@device_function(zero_accumulator)
+@device_function(define_zeros)
 def zeros(dtype, n):
     """A 64 x `n` accumulator of zeros.
 
     Parameters
     ----------
     dtype : float32 or float16
+        Numba's or NumPy's scalar type: ``numba.float32``, ``numba.cuda.types.float16``, ``numpy.float16``.
     n : int
         Compile-time; 8 to 256 in steps of 8.
     """
-    return machine().accumulator(dtype, check_n(n))
+    dtype = accumulated(dtype, getattr(dtype, "__name__", None))
+    return machine().accumulator(dtype, check_n(N.value, n))
 
 
 @ptx("wgmma.fence.sync.aligned;", threads="warp group", proxy="generic")
@@ -111,7 +123,8 @@ def fence() -> None:
 
     Notes
     -----
-    PTX ISA, "wgmma.fence". Shared memory written by ordinary stores needs `fence.proxy_async` too.
+    PTX ISA, "wgmma.fence". The 128 threads of a warp group execute it together; the interpreter raises where they do
+    not. It does not find one that is missing. It says nothing of shared memory: see `mma`.
     """
     machine().wgmma_fence()
 
@@ -125,12 +138,16 @@ def fence() -> None:
 def mma(a: A, b: B, acc: Accumulators()) -> InPlace():
     """Add the product of two matrices in shared memory to an accumulator, asynchronously: one instruction.
 
+    It reads `a` and `b` at any time until `wait_group`: they must stay as they are. What ordinary stores wrote there
+    needs `fence.proxy_async_shared_cta` by the threads that stored, then a barrier between them and the warp group;
+    what TMA loaded needs the wait on its barrier only.
+
     Parameters
     ----------
     a : tile, 64 x 16
-        float16 or bfloat16; a transposed view is read M-major.
+        float16 or bfloat16; a transposed view is read M-major. A tile, or a part of one, aligned as for `tma.load`.
     b : tile, 16 x N
-        Of the same type; a transposed view of an (N, 16) tile is read K-major.
+        Of the same type; a transposed view of an (N, 16) tile is read K-major. Aligned as `a`.
     acc : accumulator, 64 x N
         float32, or float16 for float16 operands; N is 8 to 256 in steps of 8.
 
@@ -141,8 +158,10 @@ def mma(a: A, b: B, acc: Accumulators()) -> InPlace():
 
     Notes
     -----
-    PTX ISA, "wgmma.mma_async". The 128 threads of a warp group execute it. The interpreter multiplies at a moment that
-    the scheduler picks.
+    PTX ISA, "wgmma.mma_async". The 128 threads of a warp group execute it together, with the same operands; the
+    interpreter raises where they do not. It multiplies at a moment that the scheduler picks, and raises then for bytes
+    that nobody wrote or that a load is still to write; at the block's end for a product that nobody waited for. It does
+    not find a fence that is missing, nor operands that are overwritten too early.
     """
     return machine().wgmma(a, b, acc)
 
@@ -153,7 +172,8 @@ def commit_group() -> None:
 
     Notes
     -----
-    PTX ISA, "wgmma.commit_group".
+    PTX ISA, "wgmma.commit_group". The 128 threads of a warp group execute it together; the interpreter raises where
+    they do not.
     """
     machine().wgmma_commit()
 
@@ -175,7 +195,8 @@ def wait_group(acc: Accumulators(many=True), n: Immediate(0, 7)) -> InPlace(read
 
     Notes
     -----
-    PTX ISA, "wgmma.wait_group".
+    PTX ISA, "wgmma.wait_group". The 128 threads of a warp group execute it together. The interpreter raises where they
+    do not, where `n` is 0 and a product of `acc` was not committed, and for what the products waited for do wrong.
     """
     return machine().wgmma_wait(acc, n)
 
@@ -192,7 +213,17 @@ def for_each_pair(function, acc, args):
     acc : accumulator
         One in flight is refused.
     args : tuple
-        Passed on.
+        Passed on; ``()`` for none.
+
+    Notes
+    -----
+    Each thread executes it for what it holds. The interpreter raises for an accumulator in flight.
     """
+    if not callable(function):
+        raise Refused(f"function must be a device function; got {function!r}")
+    if not hasattr(acc, "accumulator_shape"):
+        raise Refused(f"acc must be an accumulator; got {acc!r}")
+    if not isinstance(args, tuple):
+        raise Refused(f"args must be a tuple; got {args!r}")
     for row, column, values in acc.pairs():
         function(row, column, *values, *args)

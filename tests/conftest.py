@@ -2,7 +2,7 @@
 
 import pytest
 
-from hopper_numba.doctor import why_no_hopper
+from hopper_numba.device import why_no_hopper
 
 
 def pytest_collection_modifyitems(items):
@@ -11,6 +11,17 @@ def pytest_collection_modifyitems(items):
     if reason:
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=f"needs a Hopper GPU: {reason}"))
+
+
+def pytest_terminal_summary(terminalreporter):
+    reasons = {
+        report.longrepr[2]
+        for report in terminalreporter.stats.get("skipped", [])
+        if "Hopper GPU" in str(report.longrepr)
+    }
+    count = sum("Hopper GPU" in str(report.longrepr) for report in terminalreporter.stats.get("skipped", []))
+    for reason in reasons:
+        terminalreporter.write_line(f"{count} tests were {reason[0].lower()}{reason[1:]}")
 
 
 @pytest.fixture

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from cuda.core.utils import StridedMemoryView
 
-from hopper_numba import arrays
-from hopper_numba.arrays import DeviceArray, HostArray, c_order, device_array, kind_of, stream_handle, view
+from hopper_numba import arrays, kinds
+from hopper_numba.arrays import DeviceArray, HostArray, c_order
+from hopper_numba.kinds import device_array, kind_of, view
+from hopper_numba.streams import stream_handle
 
 FLOAT16, BFLOAT16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 
@@ -240,8 +242,8 @@ def torch(monkeypatch):
     Tensor.__module__ = "torch"
     module.Tensor = Tensor
     monkeypatch.setitem(sys.modules, "torch", module)
-    monkeypatch.setattr(arrays, "_of_type", {})
-    monkeypatch.setattr(arrays, "_the", lambda kind: kind())
+    monkeypatch.setattr(kinds, "_of_type", {})
+    monkeypatch.setattr(kinds, "_the", lambda kind: kind())
     return module
 
 
@@ -291,7 +293,7 @@ def test_cupy_view(monkeypatch):
 
     ndarray.__module__ = "cupy._core.core"
     monkeypatch.setitem(sys.modules, "cupy", module)
-    monkeypatch.setattr(arrays, "_the", lambda kind: kind())
+    monkeypatch.setattr(kinds, "_the", lambda kind: kind())
     array = ndarray()
     found = view(array)
     assert (found.ptr, found.shape, found.strides, found.device) == (8192, (3, 8), (32, 2), 1)

@@ -14,16 +14,26 @@ KNOWS_NUMBA = {
     "intrinsics/types.py",
     "intrinsics/operands.py",
     "hopper_numba/compile.py",
+    "hopper_numba/fingerprint.py",
     "hopper_numba/jit.py",
 }
-INSIDE = ("llvmlite", "numba.cuda.extending", "numba.cuda.typing", "numba.cuda.cudaimpl", "numba.cuda.cudadecl")
+INSIDE = (
+    "llvmlite",
+    *(f"numba.cuda.{name}" for name in ("cgutils", "compiler", "core", "cudadecl", "cudaimpl", "cudadrv")),
+    *(f"numba.cuda.{name}" for name in ("descriptor", "extending", "typeconv", "typing")),
+)
 
 LAYERS = [
     ("intrinsics",),
-    ("shared", "pipeline", "interpreter", "arrays", "device", "fingerprint"),
+    ("shared", "pipeline", "interpreter", "device", "fingerprint", "diagnosis"),
+    ("streams",),
+    ("arrays",),
+    ("copies",),
+    ("kinds",),
     ("compile", "tensor_map"),
     ("jit",),
     ("stages", "gemm"),
+    ("matmul_checks",),
     ("matmul",),
     ("demo", "doctor", "reference", "__main__", "__init__"),
 ]

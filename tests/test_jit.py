@@ -1,12 +1,17 @@
 """`jit` without a GPU: compiling, budgets, configurations, arguments, and what ptxas says."""
 
+import functools
+
 import numpy as np
 import pytest
+from cuda.core import ObjectCode
 from numba import cuda, float32
 from numba.cuda import types
+from numba.cuda.typing.typeof import typeof
 
 from hopper_numba import SharedLayout, TensorMap, barriers, jit, tile
-from hopper_numba.compile import Compiled, CompileError, PtxasWarning
+from hopper_numba.compile import Compiled, CompileError, PtxasWarning, _link
+from hopper_numba.diagnosis import KernelTypeError
 from hopper_numba.intrinsics import mbarrier, tma, warp
 
 VECTOR = types.Array(types.float32, 1, "C")
@@ -129,6 +134,23 @@ def test_shared_memory_budgets():
         both.compile((VECTOR,))
 
 
+def test_half_precision_arithmetic_is_linked():
+    halves = types.Array(types.float16, 1, "C")
+
+    @jit(threads=32)
+    def arithmetic(x):
+        i = cuda.threadIdx.x
+        x[i] = max(x[i] * x[i + 1] + x[i + 2], x[i + 3])
+
+    assert arithmetic.compile((halves,)).findings == []
+
+
+@pytest.mark.parametrize("function", [functools.partial(print), mbarrier.init, 3])
+def test_only_functions_become_kernels(function):
+    with pytest.raises(TypeError, match="jit: function must be a Python function; got"):
+        jit(function, threads=32)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -161,6 +183,80 @@ def test_configurations_are_checked(configuration, message):
         scale[configuration]
 
 
+def test_a_grid_has_limits():
+    with pytest.raises(ValueError, match=r"grid must be at most \(2147483647, 65535, 65535\); got \(1, 65536\)"):
+        scale[(1, 65536),]
+    with pytest.raises(ValueError, match="a launch takes grid, block and stream"):
+        scale[1, 128, 0, 1024]
+
+
+def test_a_refusal_names_the_kernels_line():
+    @jit(threads=32)
+    def wrong(x):
+        mbarrier.init(cuda.shared.array(1, types.uint64), 0)
+
+    with pytest.raises(KernelTypeError) as caught:
+        wrong.compile((VECTOR,))
+    first, second = str(caught.value).splitlines()
+    assert first == "mbarrier.init: count must be 1 to 1048575; got 0"
+    assert second.startswith(f"  at {__file__}:")
+    assert second.endswith(": mbarrier.init(cuda.shared.array(1, types.uint64), 0)")
+
+
+@pytest.mark.parametrize(
+    ("signature", "message"),
+    [
+        ("void(float32[:])", "takes a tuple of 2 Numba types, one for each of x, factor; got 'void"),
+        ((VECTOR,), "takes a tuple of 2 Numba types"),
+        ((VECTOR, 2.0), "factor must be a Numba type or a TensorMap; got 2.0"),
+    ],
+)
+def test_signatures_are_checked(signature, message):
+    with pytest.raises(TypeError, match=message):
+        scale.compile(signature)
+
+
+def test_a_layout_that_jit_does_not_know_is_refused():
+    shared = SharedLayout(a=tile("float16", (64, 64)), loaded=barriers())
+
+    def opening(x):
+        mbarrier.init(shared.open().loaded, 1)
+
+    with pytest.raises(ValueError, match=r"it opens a SharedLayout of 8200 bytes; jit\(shared=…\) must name it"):
+        jit(opening, threads=32).compile((VECTOR,))
+    jit(opening, threads=32, shared=shared).compile((VECTOR,))
+
+
+def test_inspection_is_numbas():
+    signature = (VECTOR, types.float64)
+    scale.compile(signature)
+    assert scale.inspect_asm(signature) == scale.inspect_asm()[signature] == scale.ptx
+    assert scale.inspect_sass(signature) == scale.sass
+    assert scale.get_regs_per_thread(signature) == scale.get_regs_per_thread()[signature] > 0
+
+
+def test_spills_of_functions_that_were_not_inlined_count():
+    log = "".join(
+        f"Properties for {name}\n    {spill} bytes stack frame, {spill} bytes spill stores, 8 bytes spill loads\n"
+        f"ptxas info    : Used {registers} registers\n"
+        for name, spill, registers in (("k", 0, 90), ("f", 16, 100))
+    )
+    compiled = Compiled("k", b"", "", log)
+    assert (compiled.resources.registers, compiled.resources.stack, compiled.resources.spill_stores) == (100, 16, 16)
+    assert compiled.findings == ["registers spill: 16 bytes stored, 16 bytes loaded a thread"]
+
+
+def test_what_nvjitlink_refuses_is_a_compile_error():
+    with pytest.raises(CompileError, match=r"(?i)nvjitlink"):
+        _link([ObjectCode.from_ltoir(b"no LTO-IR")], "cubin")
+
+
+def test_a_plain_kernel_says_what_it_takes_for_a_tensor_map():
+    tensor_map = TensorMap(np.zeros((8, 64), np.float16), tile("float16", (8, 64)))
+    with pytest.raises(TypeError, match=r"takes a TensorMap as its to_device\(\)"):
+        typeof(tensor_map)
+
+
 @pytest.mark.parametrize("configuration", [4, (4,), ((4, 2),), (4, 128), ((4, 2), (32, 4)), (4, None, 0)])
 def test_configurations(configuration):
     assert scale[configuration].kernel is scale
@@ -184,7 +280,7 @@ def test_what_libnvvm_drops_is_an_error(monkeypatch):
     def compile_with_warning(*args, **kwargs):
         warnings.warn("invalid operand", NvvmWarning, stacklevel=1)
 
-    monkeypatch.setattr(cuda, "compile", compile_with_warning)
+    monkeypatch.setattr(cuda, "compile_all", compile_with_warning)
 
     @jit(threads=32)
     def dropped(x):

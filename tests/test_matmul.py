@@ -8,9 +8,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from hopper_numba import interpret, matmul, matmul_v0, matmul_v1
-from hopper_numba.arrays import ArrayView, DeviceArray, HostArray, view
+from hopper_numba import interpret, matmul, matmul_checks, matmul_v0, matmul_v1
+from hopper_numba.arrays import ArrayView, DeviceArray, HostArray
 from hopper_numba.device import why_no_hopper
+from hopper_numba.kinds import view
 
 module = sys.modules["hopper_numba.matmul"]  # the package's attribute of that name is the function
 
@@ -220,7 +221,7 @@ def test_operands_on_two_gpus_are_refused():
 def test_out_on_another_gpu_is_refused():
     a, b, out = on_gpu((24, 32)), on_gpu((40, 32)).T, on_gpu((24, 40), device=1)
     with pytest.raises(ValueError, match="out must be on the operands' GPU; got GPU 1"):
-        module._check_out(out, a, b)
+        matmul_checks.check_out(out, a, b)
 
 
 def test_host_memory_that_is_not_numpys_is_not_copied():
@@ -243,7 +244,7 @@ def test_overlap_of_random_views():
             (r, s), (c, d) = (np.sort(rng.choice(n + 1, 2, replace=False)) for n in base.shape)
             views.append(base[r : s : int(rng.integers(1, 3)), c:d])
         first, second = views
-        really, found = np.shares_memory(first, second), module._overlap(view(first), view(second.T))
+        really, found = np.shares_memory(first, second), matmul_checks._overlap(view(first), view(second.T))
         assert found or not really
         if first.strides == second.strides and min(len(first), len(second)) > 1 and second.shape[1] > 1:
             assert found == really

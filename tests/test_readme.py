@@ -1,4 +1,4 @@
-"""What the README shows runs, and says what it shows."""
+"""What the README and the guide show runs, and says what it shows."""
 
 import re
 from pathlib import Path
@@ -17,6 +17,12 @@ def execute(block, folder):
     path = folder / "copy.py"
     path.write_text(block)
     exec(compile(block, str(path), "exec"), {"__name__": "readme"})
+
+
+def test_the_guide_runs_from_top_to_bottom(tmp_path):
+    guide = README.parent / "docs" / "kernels.md"
+    with interpret():
+        execute("\n".join(re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)), tmp_path)
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))

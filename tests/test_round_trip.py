@@ -10,7 +10,7 @@ from numba import cuda, float32, uint32
 
 from hopper_numba import SharedLayout, TensorMap, barriers, interpret, jit, tile
 from hopper_numba.intrinsics import fence, mbarrier, tma, wgmma
-from hopper_numba.intrinsics.tiles import as_dtype
+from hopper_numba.intrinsics.tiles import ELEMENT_TYPES, as_dtype
 from hopper_numba.intrinsics.types import SharedView
 
 PLACES = ["interpreter", pytest.param("gpu", marks=pytest.mark.gpu)]
@@ -32,7 +32,8 @@ def run(place, kernel, maps, outputs):
 
 def _typed(moved, array):
     """Bytes on the GPU as an array of any dtype, those that Numba does not know too."""
-    from hopper_numba.arrays import DeviceArray, view
+    from hopper_numba.arrays import DeviceArray
+    from hopper_numba.kinds import view
 
     bytes_ = view(moved)
     return DeviceArray(bytes_.ptr, array.shape, array.strides, array.dtype, bytes_.device, owner=moved)
@@ -60,7 +61,7 @@ def dumping(shared):
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("swizzle", [128, 64, 32, 0, None])
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int8", "float8_e5m2", "int16", "uint64"])
+@pytest.mark.parametrize("dtype", ELEMENT_TYPES)
 def test_tma_puts_every_element_at_its_address(dtype, swizzle, place):
     dtype = as_dtype(dtype)
     shape = (24, 256 // dtype.itemsize)
@@ -75,11 +76,18 @@ def test_tma_puts_every_element_at_its_address(dtype, swizzle, place):
         assert bytes(bytes_[address : address + dtype.itemsize]) == element.tobytes()
 
 
+def columns_of_b(swizzle, b_k_major, n):
+    """N of the whole tile B: where N lies along a panel, a panel may be wider than the part that is multiplied."""
+    return n if b_k_major else max(n, max(swizzle, 16) // 2)
+
+
 def multiplying(dtype, swizzle, a_k_major, b_k_major, n):
-    """A kernel that multiplies 16 of the 64 of K by one WGMMA."""
+    """A kernel that multiplies 16 of the 64 of K, and the last `n` columns of B, by one WGMMA."""
+    columns = columns_of_b(swizzle, b_k_major, n)
+    last = columns // n - 1
     shared = SharedLayout(
         a=tile(dtype, (64, 64), swizzle),
-        b=tile(dtype, (n, 64) if b_k_major else (64, n), swizzle),
+        b=tile(dtype, (n, 64) if b_k_major else (64, columns), swizzle),
         loaded=barriers(),
     )
 
@@ -97,7 +105,7 @@ def multiplying(dtype, swizzle, a_k_major, b_k_major, n):
 
     @cuda.jit(device=True)
     def b_part(smem):
-        return smem.b.part(16, n, STEP, 0)
+        return smem.b.part(16, n, STEP, last)
 
     @cuda.jit(device=True)
     def b_part_transposed(smem):
@@ -125,18 +133,28 @@ def multiplying(dtype, swizzle, a_k_major, b_k_major, n):
     return multiply, shared
 
 
+FORMS = [
+    pytest.param(dtype, swizzle, majors, n, id=f"{np.dtype(dtype)}-{swizzle}-{majors}-{n}")
+    for dtype, sizes in ((np.float16, (8, 24, 64, 128, 256)), (ml_dtypes.bfloat16, (64,)))
+    for swizzle in (128, 64, 32, 0)
+    for majors in ("KK", "KN", "MK", "MN")
+    for n in sizes
+    # a part of B is whole panels, or divides one
+    if columns_of_b(swizzle, majors[1] == "K", n) * 2 % (swizzle or 16) == 0
+    and columns_of_b(swizzle, majors[1] == "K", n) % n == 0
+]
+
+
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
-@pytest.mark.parametrize("swizzle", [128, 64, 32, 0])
-@pytest.mark.parametrize("majors", ["KK", "KN", "MK", "MN"])
-@pytest.mark.parametrize("n", [64, 128])
+@pytest.mark.parametrize(("dtype", "swizzle", "majors", "n"), FORMS)
 def test_wgmma_multiplies_what_was_loaded(dtype, swizzle, majors, n, place):
     a_k_major, b_k_major = majors[0] == "K", majors[1] == "K"
     kernel, shared = multiplying(dtype, swizzle, a_k_major, b_k_major, n)
     rng = np.random.default_rng(1)
-    a, b = rng.integers(-8, 8, (64, 64)).astype(dtype), rng.integers(-8, 8, (64, n)).astype(dtype)
+    a = rng.integers(-8, 8, (64, 64)).astype(dtype)
+    b = rng.integers(-8, 8, (64, columns_of_b(swizzle, b_k_major, n))).astype(dtype)
     in_memory = [(a if a_k_major else np.ascontiguousarray(a.T)), (np.ascontiguousarray(b.T) if b_k_major else b)]
     maps = [(array, shared.members[name]) for array, name in zip(in_memory, "ab", strict=True)]
     (found,) = run(place, kernel, maps, [np.full((64, n), np.nan, np.float32)])
     part = slice(16 * STEP, 16 * STEP + 16)
-    np.testing.assert_array_equal(found, a[:, part].astype(np.float32) @ b[part].astype(np.float32))
+    np.testing.assert_array_equal(found, a[:, part].astype(np.float32) @ b[part, -n:].astype(np.float32))

@@ -40,6 +40,7 @@ def test_equal_content_is_equal():
         ({"a": 4}, "a must be a tile.* or barriers.*; got 4"),
         ({"open": barriers()}, "'open' cannot be a member's name"),
         ({"_a": barriers()}, "'_a' cannot be a member's name"),
+        *(({name: barriers()}, f"'{name}' cannot be") for name in ("base", "description", "address", "part")),
     ],
 )
 def test_refusals(members, message):

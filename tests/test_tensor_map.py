@@ -57,7 +57,7 @@ def test_strides_of_extents_of_one_do_not_matter():
         (lambda: TensorMap(aligned((64, 64)), TILE.T), "whole tile"),
         (lambda: TensorMap(aligned((64, 64)), TILE.part(64, 16)[0]), "whole tile"),
         (lambda: TensorMap(aligned((64, 64)), (64, 64)), r"must be a tile\(…\); got \(64, 64\)"),
-        (lambda: TensorMap(aligned((4, 64, 128)), tile("float16", (4, 64, 128))), "as wide as its swizzle"),
+        (lambda: TensorMap(aligned((4, 64, 128)), tile("float16", (4, 64, 128))), "must be as wide as its swizzle"),
         (lambda: TensorMap(aligned((2,) * 5 + (64,)), tile("float16", (2,) * 4 + (8, 64))), "1 to 5 dimensions"),
         (lambda: TensorMap("array", TILE), "array"),
     ],

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numba.cuda import types
 
-from hopper_numba.intrinsics.tiles import SWIZZLES, as_dtype, barriers, tile
+from hopper_numba.intrinsics.tiles import SWIZZLES, as_dtype, barriers, check_box, tile
 from hopper_numba.intrinsics.types import SharedView
 from hopper_numba.intrinsics.wgmma import A, B, descriptor_constant
 
@@ -140,11 +140,45 @@ def test_indices_pick_whole_tiles():
         (lambda: tile("float16", (128, 64)).part(64, 16)[0].nbytes, "no size of its own"),
         (lambda: SharedView(tile("float16", (128, 64)), 0)[0], "takes 0 indices"),
         (lambda: SharedView(barriers(), 0)[0], "cannot be indexed"),
+        (lambda: view_of((64, 64)).part((64, 16), (0, 1)), r"part\(rows, columns, i, j\) takes .* got part\(\(64"),
+        (lambda: view_of((64, 64)).part(64, 16, 0), r"part\(rows, columns, i, j\) takes .* got part\(64, 16, 0\)"),
+        (lambda: view_of((64, 64)).part(64, 16, 0, 0.5), "takes integers; got part"),
+        (lambda: view_of((64, 64)).address(3), r"\.address\(row, column\) takes integers; got address\(3\)"),
+        (lambda: view_of((64,)).address(3, 4), r"\.address\(column\) takes integers; got address\(3, 4\)"),
     ],
 )
 def test_refusals(call, message):
     with pytest.raises((TypeError, ValueError), match=message):
         call()
+
+
+def view_of(shape):
+    return SharedView(tile("float16", shape), 0)
+
+
+def test_the_shape_of_a_transposed_view_is_reversed():
+    description = tile("float16", (8, 64))
+    assert description.shape == description.T.T.shape == (8, 64)
+    assert description.T.shape == SharedView(description, 0).T.shape == (64, 8)
+    assert description.T.stored_shape == (8, 64)
+    assert description.T.part(16, 8)[0].shape == (16, 8)
+
+
+@pytest.mark.parametrize(
+    ("description", "message"),
+    [
+        (tile("float16", (64, 64)).T, "must be a whole tile as it lies in memory; got tile.*T$"),
+        (tile("float16", (64, 64)).part(64, 16)[0], "must be a whole tile as it lies in memory"),
+        (tile("float16", (2, 1, 1, 1, 8, 64)), "must have 1 to 5 dimensions"),
+        (tile("float16", (2, 8, 128)), "as wide as its swizzle where it has more than two dimensions"),
+        (tile("float16", (264, 64)), r"at most 256 elements along a dimension; got \(64, 264\)"),
+    ],
+    ids=str,
+)
+def test_tiles_that_tma_does_not_copy(description, message):
+    with pytest.raises(ValueError, match=message):
+        check_box(description)
+    check_box(tile("float16", (256, 128)))
 
 
 def test_dtypes_of_all_libraries():

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .errors import BarrierError
+from hopper_numba.intrinsics.mbarrier import MAX_COUNT
 
-MAX_COUNT = (1 << 20) - 1
-"""Arrivals, and bytes, that a phase may take (PTX ISA, "Contents of the mbarrier object")."""
+from .errors import BarrierError, DivergenceError, PhaseOverrunError
 
 
 class Barrier:
@@ -47,9 +46,7 @@ class Barrier:
         """Begin phase 0 of `count` arrivals."""
         self.machine.step()
         if self.count:
-            raise self._fault(f"barrier {self.name} is initialised already; mbarrier.inval must come before")
-        if not 1 <= count <= MAX_COUNT:
-            raise self._fault(f"barrier {self.name} must count 1 to {MAX_COUNT} arrivals; got {count}")
+            raise self._overrun(f"barrier {self.name} is initialised already; mbarrier.inval must come before")
         self.block.memory.claim_barrier(self.address)
         self.block.barriers[self.address] = self
         self.count = self.pending = count
@@ -59,23 +56,23 @@ class Barrier:
         """End the barrier; its bytes are ordinary ones again."""
         self._use("invalidated")
         if self.waiters:
-            raise self._fault(f"barrier {self.name} is invalidated while {len(self.waiters)} threads wait on it")
+            raise self._overrun(f"barrier {self.name} is invalidated while {len(self.waiters)} threads wait on it")
         del self.block.barriers[self.address]
         self.block.memory.release_barrier(self.address)
         self.count = 0
 
     def arrive(self, count: int = 1, expect_tx: int = 0) -> int:
-        """Expect `expect_tx` bytes, then arrive `count` times; the phase that this was."""
+        """Expect `expect_tx` bytes, then arrive `count` times; the state: the phase that this was, of which barrier."""
         self._use("arrived on")
         phase = self.phase
-        if count < 1 or count > self.pending:
-            raise self._fault(
+        if count > self.pending:
+            raise self._overrun(
                 f"barrier {self.name}: {count} arrivals in phase {phase}, which takes only {self.pending} more"
             )
         self._expect(expect_tx)
         self.pending -= count
         self._complete_phase()
-        return phase
+        return self.address << 32 | phase
 
     def expect(self, nbytes: int) -> None:
         """Expect `nbytes` more in this phase."""
@@ -93,7 +90,7 @@ class Barrier:
         """Count `nbytes` that arrived; `fault` makes errors, where no thread does this."""
         if not self.count:
             raise (fault or self._raise)(
-                BarrierError, f"{nbytes} bytes arrived for barrier {self.name}, which is not initialised"
+                PhaseOverrunError, f"{nbytes} bytes arrived for barrier {self.name}, which is not initialised"
             )
         self.reported += nbytes
         if self.reported - self.expected > MAX_COUNT:
@@ -113,37 +110,42 @@ class Barrier:
     def test(self, parity: int) -> bool:
         """Whether the phase of this parity has completed."""
         self._use("tested")
-        self._check(parity)
         return self.machine.scheduler.polled(self.phase & 1 != parity, (self, parity))
 
-    def test_token(self, token: int) -> bool:
-        """Whether the phase has completed in which `arrive` gave this token."""
+    def test_state(self, state: int) -> bool:
+        """Whether the phase has completed in which `arrive` gave this state."""
         self._use("tested")
-        return self.machine.scheduler.polled(self.phase != token, (self, token & 1))
+        address, phase = state >> 32, state & 0xFFFFFFFF
+        if address != self.address:
+            raise self._fault(f"barrier {self.name} is tested with the state of {self.block.name_of(address)}")
+        if phase not in (self.phase, self.phase - 1):
+            raise self._fault(
+                f"barrier {self.name}, in phase {self.phase}, is tested with a state of phase {phase}: it tells "
+                "only of the current phase and the one before"
+            )
+        return self.machine.scheduler.polled(self.phase != phase, (self, phase & 1))
 
     def wait(self, parity: int) -> None:
         """Wait until the phase of this parity has completed."""
         self._use("waited for")
-        self._check(parity)
         # a waiter that wakes late may have missed a phase, as on the GPU
         while self.phase & 1 == parity:
             self.waiters.append(self.machine.thread)
             self.machine.scheduler.block((self, parity))
 
-    def _check(self, parity: int) -> None:
-        if parity not in (0, 1):
-            raise self._fault(f"barrier {self.name}: parity must be 0 or 1; got {parity}")
-
     def _use(self, what: str) -> None:
         self.machine.step()
         if not self.count:
-            raise self._fault(f"barrier {self.name} is {what} before mbarrier.init")
+            raise self._overrun(f"barrier {self.name} is {what} before mbarrier.init")
 
     def _raise(self, kind: type, message: str) -> Exception:
         return self.machine.fault(kind, message)
 
     def _fault(self, message: str) -> Exception:
         return self.machine.fault(BarrierError, message)
+
+    def _overrun(self, message: str) -> Exception:
+        return self.machine.fault(PhaseOverrunError, message)
 
     def describe(self, parity: int) -> str:
         """What a wait for `parity` lacks."""
@@ -169,28 +171,31 @@ class NamedBarrier:
 
     def __init__(self, machine: Any, block: Any, number: int) -> None:
         self.machine, self.block, self.number = machine, block, number
-        self.arrived = 0
+        self.arrived = self.completions = 0
         self.threads: int | None = None
         self.waiters: list[Any] = []
 
-    def sync(self, threads: int | None = None) -> None:
-        """Arrive, and wait until `threads` threads have; None: all of the block that have not exited."""
+    def sync(self) -> None:
+        """Arrive as one thread, and wait for all of the block that have not exited."""
         self.machine.step()
-        self._arrive(threads)
-        if not self._complete():
+        completions = self.completions
+        self._arrive(1, None)
+        self._wait(completions)
+
+    def arrive_as_warp(self, threads: int, waits: bool) -> None:
+        """Arrive together with the rest of the warp; if it `waits`, until `threads` threads have."""
+        self.machine.step()
+        completions = self.machine.collective("warp", _arrive, (self, threads))
+        if waits:
+            self._wait(completions)
+
+    def _wait(self, completions: int) -> None:
+        while self.completions == completions:
             self.waiters.append(self.machine.thread)
             self.machine.scheduler.block((self, None))
 
-    def arrive(self, threads: int | None) -> None:
-        """Arrive without waiting."""
-        self.machine.step()
-        if threads is None:
-            raise self.machine.fault(BarrierError, f"named barrier {self.number}: arrive takes a number of threads")
-        self._arrive(threads)
-        self._complete()
-
-    def _arrive(self, threads: int | None) -> None:
-        if threads is not None and (threads < 32 or threads % 32 or threads > -(-self.block.size // 32) * 32):
+    def _arrive(self, count: int, threads: int | None) -> None:
+        if threads is not None and (threads % 32 or not 32 <= threads <= self.block.size):
             raise self.machine.fault(
                 BarrierError,
                 f"named barrier {self.number}: threads must be a multiple of 32 up to the block's {self.block.size}; "
@@ -203,14 +208,14 @@ class NamedBarrier:
                 f"{self.threads or 'all'}",
             )
         self.threads = threads
-        self.arrived += 1
+        self.arrived += count
+        self._complete()
 
-    def _complete(self) -> bool:
-        if self.arrived < (self.threads or self.block.live):
-            return False
-        self.arrived = 0
-        self.machine.scheduler.wake(self.waiters)
-        return True
+    def _complete(self) -> None:
+        if self.arrived >= (self.threads or self.block.live):
+            self.arrived = 0
+            self.completions += 1
+            self.machine.scheduler.wake(self.waiters)
 
     def thread_exited(self) -> None:
         """Whoever waits for all threads no longer waits for those that exited."""
@@ -221,3 +226,15 @@ class NamedBarrier:
         """What the waiting threads lack."""
         total = self.threads or self.block.live
         return f"on named barrier {self.number}: {total - self.arrived} of {total} threads missing"
+
+
+def _arrive(lanes: list[tuple]) -> list[int]:
+    """The arrival of a whole warp; how often the barrier had completed before."""
+    barrier, threads = lanes[0]
+    if any(lane != lanes[0] for lane in lanes):
+        raise barrier.machine.fault(
+            DivergenceError, "the lanes of a warp name different barriers, or different numbers of threads"
+        )
+    completions = barrier.completions
+    barrier._arrive(32, threads)
+    return [completions] * 32

@@ -78,8 +78,8 @@ class Block:
     ----------
     size, live : int
         Threads; threads that have not exited.
-    layouts : list of (int, Shared)
-        What the kernel says its shared memory is, and from where on.
+    layouts : dict of int to Shared
+        What the kernel says its shared memory is, by where that begins.
     """
 
     def __init__(

@@ -11,7 +11,6 @@ import numpy as np
 
 from hopper_numba.intrinsics.tiles import Tile
 
-from .errors import MisalignedError, OperandError
 from .source import Site
 
 
@@ -20,7 +19,7 @@ def panel_elements(tile: Tile, base: int, panel: int) -> np.ndarray:
     """Where the elements of a panel lie, as indices from address 0, in the order of the box."""
     width = tile.box[0]
     columns = np.arange(width) + panel * width
-    matrix = tile if len(tile.shape) <= 2 else dataclasses.replace(tile, shape=tile.shape[-2:])
+    matrix = tile if len(tile.shape) <= 2 else dataclasses.replace(tile, stored_shape=tile.shape[-2:])
     _, terms = matrix.address()
     offsets = sum(term(columns) for term in terms[-1])
     if len(terms) == 2:
@@ -31,21 +30,6 @@ def panel_elements(tile: Tile, base: int, panel: int) -> np.ndarray:
     return (tile.swizzled(base + offsets) // tile.itemsize).reshape(tile.box[::-1])
 
 
-def check_map(tile: Tile, tensor_map: Any, coordinates: tuple[int, ...], name: str) -> None:
-    """Refuse a tensor map made for another tile, as the compiler does."""
-    rank = tensor_map.array.ndim
-    if len(coordinates) != rank or len(tile.shape) != rank:
-        raise OperandError(
-            f"{name}: tile, tensor and coordinates must have one rank; got {tile}, {rank} and {len(coordinates)}"
-        )
-    wanted = (tile.dtype, tile.box, tile.swizzle)
-    if wanted != (np.dtype(tensor_map.dtype), tuple(tensor_map.box), tensor_map.swizzle):
-        raise OperandError(
-            f"{name}: tensor_map is of another tile than {tile}: its boxes are {tensor_map.dtype}, "
-            f"{tuple(tensor_map.box)}, swizzle {tensor_map.swizzle}"
-        )
-
-
 class Box:
     """A box of a tensor, and the place of one panel in shared memory.
 
@@ -54,7 +38,7 @@ class Box:
     machine : Machine
     tile : Tile
     base : int
-        Where the whole tile lies.
+        Where the whole tile lies: aligned, as the layout and `memory.view` see to.
     panel : int
     tensor_map : TensorMap
     coordinates : tuple of int
@@ -66,8 +50,6 @@ class Box:
     def __init__(
         self, machine: Any, tile: Tile, base: int, panel: int, tensor_map: Any, coordinates: tuple[int, ...], site: Site
     ) -> None:
-        if base % 128:
-            raise machine.fault(MisalignedError, f"TMA copies {tile} at a multiple of 128 bytes; got {base:#x}")
         self.machine, self.memory, self.site = machine, site.thread.block.memory, site
         self.what = f"{tile} by {site.instruction or 'TMA'}"
         self.itemsize = tile.itemsize
@@ -138,8 +120,3 @@ class Store(Box):
             tensor, box = self._inside()
             self.array[tensor] = self._data.view(self.array.dtype)[box]
             self._is_written = True
-
-    @property
-    def is_written(self) -> bool:
-        """Whether it is complete."""
-        return self._is_written

@@ -101,7 +101,7 @@ class _Shared:
     def __init__(self, machine: Any) -> None:
         self._machine = machine
 
-    def array(self, shape: Any, dtype: Any, alignment: int | None = None, *, alias: Any = None) -> KernelArray:
+    def array(self, shape: Any, dtype: Any, alignment: int | None = None) -> KernelArray:
         """The block's array that this place in the source declares; of shape 0: all dynamic shared memory."""
         dtype, block = _dtype(dtype), self._machine.thread.block
         found = extents(shape)

@@ -9,7 +9,7 @@ class InterpreterError(RuntimeError):
     Attributes
     ----------
     kind : str
-        Its name in reports.
+        Its name in reports, which stays the same whatever the message says.
     block : tuple of int or None
         The index of the block it happened in.
     thread : int or None
@@ -61,11 +61,17 @@ class ReadBeforeArrivalError(UninitialisedReadError):
 class OverwriteError(InterpreterError):
     """A write of shared memory that a TMA load is still to write."""
 
-    kind = "data-race"
+    kind = "overwrite-in-flight"
 
 
 class BarrierError(InterpreterError):
-    """A barrier used in a way that it does not have."""
+    """A barrier used in a way that it does not have: a count, a state, its bytes as data."""
+
+    kind = "barrier-misuse"
+
+
+class PhaseOverrunError(BarrierError):
+    """More arrivals than a phase takes, or a barrier begun or ended while it is used or before it is."""
 
     kind = "phase-overrun"
 
@@ -92,9 +98,3 @@ class DeadlockError(InterpreterError):
     """No thread can run, and no asynchronous work is left that could help."""
 
     kind = "deadlock"
-
-
-class OperandError(InterpreterError, TypeError):
-    """Operands that do not fit each other, which the compiler would have refused."""
-
-    kind = "operands"

@@ -40,6 +40,7 @@ def run(
         A kernel's Python function, or what ``cuda.jit`` or ``hopper_numba.jit`` made of it.
     args : tuple
         NumPy arrays, which the kernel reads and writes in place; numbers; tensor maps of NumPy arrays; tuples of these.
+        Anything else is refused by the argument's name.
     grid, block : int or tuple of int
         Extents in blocks, and in threads of a block: at most 1024.
     dynamic_shared : int
@@ -88,10 +89,13 @@ def _extents(name: str, given: int | tuple[int, ...]) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _names(function: Callable, args: tuple) -> list[str]:
-    """The names of the arguments. Raises TypeError for a wrong number of them."""
+def _names(function: FunctionType, args: tuple) -> list[str]:
+    """The names of the arguments. Raises TypeError for a wrong number of them, naming the kernel."""
     signature = inspect.signature(function)
-    bound = signature.bind(*args)
+    try:
+        bound = signature.bind(*args)
+    except TypeError as error:
+        raise TypeError(f"{function.__name__}({', '.join(signature.parameters)}): {error}") from None
     names = []
     for name, value in bound.arguments.items():
         many = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
@@ -107,6 +111,17 @@ def _argument(machine: Machine, name: str, value: Any) -> Any:
         return loaded(value)
     if isinstance(value, tuple):
         return tuple(_argument(machine, f"{name}[{i}]", item) for i, item in enumerate(value))
-    if hasattr(value, "__cuda_array_interface__"):
-        raise TypeError(f"argument {name}: the interpreter takes NumPy arrays; got {type(value).__name__}")
+    if isinstance(value, int | float | complex):
+        return value
+    if not hasattr(value, "numba_type"):
+        raise TypeError(
+            f"argument {name}: the interpreter takes NumPy arrays, numbers and TensorMaps, and tuples of them; got "
+            f"{type(value).__name__}"
+        )
+    if not isinstance(value.array, np.ndarray):
+        where = "" if value.device is None else f" on device {value.device}"
+        raise TypeError(
+            f"argument {name}: the interpreter takes TensorMaps of NumPy arrays; got one of "
+            f"{type(value.array).__name__}{where}"
+        )
     return value

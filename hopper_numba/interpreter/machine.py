@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 from greenlet import GreenletExit, greenlet
 
-from hopper_numba.intrinsics.tiles import Shared, as_dtype
+from hopper_numba.intrinsics.tiles import Shared
 from hopper_numba.intrinsics.types import GlobalElement, SharedView
 
 from .barriers import Barrier, NamedBarrier
 from .block import Block, Thread
-from .copies import Load, Store, check_map
+from .copies import Load, Store
 from .deadlock import stuck
-from .errors import BarrierError, DivergenceError, InterpreterError, OperandError, OutOfBoundsError, UnfinishedError
-from .matrices import Accumulator, MatrixUnit, check_operands, zeros
+from .errors import DivergenceError, InterpreterError, OutOfBoundsError, PhaseOverrunError, UnfinishedError
+from .matrices import Accumulator, MatrixUnit, zeros
 from .memory import BASE
 from .scheduler import Scheduler
-from .source import Site, role, site_of
+from .source import Site, raised_at, role, site_of
 
 
 class Machine:
@@ -87,7 +87,7 @@ class Machine:
         except InterpreterError:
             raise
         except Exception as error:
-            error.add_note(f"raised by a kernel in {self._where(thread)}")
+            error.add_note(f"  at {raised_at(thread, error)}\n  in {self._where(thread)}")
             raise
 
     def _kill(self, threads: list[Thread]) -> None:
@@ -198,8 +198,8 @@ class Machine:
             self.scheduler.spinning(self.spins)
         self.scheduler.yield_now()
 
-    def fence(self, kind: str, *details: Any) -> None:
-        """A fence: orders nothing here, where all memory is one; the place for a checker of hazards."""
+    def fence(self, kind: str) -> None:
+        """A fence: orders nothing here, where all memory is one; `kind` is for a checker of hazards."""
         self.step()
 
     def collective(self, scope: str, meaning: Callable[[list], list], operands: Any) -> Any:
@@ -238,18 +238,18 @@ class Machine:
         self.thread.block.layouts[BASE] = description
         return SharedView(description, BASE)
 
-    def shared_load(self, address: int, nbytes: int, alignment: int | None = None) -> np.ndarray:
-        """A copy of bytes of shared memory."""
+    def shared_load(self, address: int, nbytes: int) -> np.ndarray:
+        """A copy of bytes of shared memory, at a multiple of their number."""
         self.budget -= 1
         if self.budget < 0:
             self.pause()
-        return self.thread.block.memory.load(address, nbytes, alignment or nbytes)
+        return self.thread.block.memory.load(address, nbytes)
 
-    def shared_store(self, address: int, data: Any, alignment: int | None = None) -> None:
-        """Write bytes to shared memory."""
+    def shared_store(self, address: int, data: Any) -> None:
+        """Write bytes to shared memory, at a multiple of their number."""
         self.step()
         found = np.frombuffer(data, np.uint8)
-        self.thread.block.memory.store(address, found, len(found), alignment or len(found))
+        self.thread.block.memory.store(address, found, len(found))
 
     def global_load(self, element: GlobalElement, nbytes: int) -> np.ndarray:
         """A copy of bytes of an argument."""
@@ -275,8 +275,6 @@ class Machine:
         block = self.thread.block
         found = block.named.get(number)
         if found is None:
-            if not 0 <= number < 16:
-                raise self.fault(BarrierError, f"named barriers are 0 to 15; got {number}")
             found = block.named[number] = NamedBarrier(self, block, number)
         return found
 
@@ -285,10 +283,9 @@ class Machine:
     def tma_load(self, tile: SharedView, tensor_map: Any, coordinates: tuple[int, ...], barrier_address: int) -> None:
         """Begin to load a tile, panel by panel."""
         self.step()
-        self._check_map(tile, tensor_map, coordinates, "tma.load")
         barrier, site = self.barrier(barrier_address), self.site()
         if not barrier.count:
-            raise self.fault(BarrierError, f"barrier {barrier.name} is given to tma.load before mbarrier.init")
+            raise self.fault(PhaseOverrunError, f"barrier {barrier.name} is given to tma.load before mbarrier.init")
         for panel in range(tile.description.panels):
             self.scheduler.work.append(
                 Load(self, tile.description, tile.base, panel, tensor_map, coordinates, site, barrier=barrier)
@@ -297,18 +294,11 @@ class Machine:
     def tma_store(self, tensor_map: Any, coordinates: tuple[int, ...], tile: SharedView) -> None:
         """Begin to store a tile, panel by panel."""
         self.step()
-        self._check_map(tile, tensor_map, coordinates, "tma.store")
         site = self.site()
         for panel in range(tile.description.panels):
             store = Store(self, tile.description, tile.base, panel, tensor_map, coordinates, site)
             self.thread.open_bulk.append(store)
             self.scheduler.work.append(store)
-
-    def _check_map(self, tile: SharedView, tensor_map: Any, coordinates: tuple[int, ...], name: str) -> None:
-        try:
-            check_map(tile.description, tensor_map, coordinates, name)
-        except OperandError as error:
-            raise self.fault(OperandError, str(error)) from None
 
     def bulk_commit(self) -> None:
         """Close a group of this thread's bulk stores."""
@@ -335,9 +325,9 @@ class Machine:
 
     # WGMMA ----------------------------------------------------------------------------------------------------------
 
-    def accumulator(self, dtype: Any, n: int) -> Accumulator:
+    def accumulator(self, dtype: np.dtype, n: int) -> Accumulator:
         """A 64 x `n` accumulator of zeros: this thread's part."""
-        return Accumulator(zeros(as_dtype(dtype), n), self.thread.index % 128, in_flight=False)
+        return Accumulator(zeros(dtype, n), self.thread.index % 128, in_flight=False)
 
     def _unit(self) -> MatrixUnit:
         units, number = self.thread.block.matrix_units, self.thread.warp_group
@@ -356,10 +346,6 @@ class Machine:
                 raise self.fault(
                     DivergenceError, "wgmma.mma: the threads of the warp group name different tiles or accumulators"
                 )
-        try:
-            check_operands(a.description, b.description, acc)
-        except OperandError as error:
-            raise self.fault(OperandError, str(error)) from None
         unit = self._unit()
         if not unit.queue:
             self.scheduler.work.append(unit)

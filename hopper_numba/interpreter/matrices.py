@@ -13,7 +13,7 @@ from hopper_numba.intrinsics.machine import machine
 from hopper_numba.intrinsics.tiles import Tile
 from hopper_numba.intrinsics.types import SharedView
 
-from .errors import AccumulatorInFlightError, DivergenceError, MisalignedError, OperandError, UnfinishedError
+from .errors import AccumulatorInFlightError, DivergenceError, UnfinishedError
 from .source import Site
 
 
@@ -98,22 +98,11 @@ class Accumulator:
 
 @functools.lru_cache(maxsize=4096)
 def _elements(tile: Tile, base: int) -> np.ndarray:
-    """Where the elements of a tile lie, as indices from address 0, in the order of its logical shape."""
+    """Where the elements of a tile lie, as indices from address 0, in the order of its shape."""
     _, (rows, columns) = tile.address()
-    height, width = tile.logical_shape
+    height, width = tile.shape
     offsets = sum(term(np.arange(height)) for term in rows)[:, None] + sum(term(np.arange(width)) for term in columns)
     return tile.swizzled(base + offsets) // tile.itemsize
-
-
-def check_operands(a: Tile, b: Tile, acc: Accumulator) -> None:
-    """Refuse shapes and types that no instruction has, as the compiler does."""
-    if a.logical_shape != (64, 16) or b.logical_shape != (16, acc.n):
-        raise OperandError(
-            f"wgmma.mma multiplies 64 x 16 by 16 x {acc.n} into 64 x {acc.n}; got {a.logical_shape} by "
-            f"{b.logical_shape}"
-        )
-    if a.dtype != b.dtype or (acc.dtype == np.float16 and a.dtype != np.float16):
-        raise OperandError(f"wgmma.mma: no form multiplies {a.dtype} by {b.dtype} into {acc.dtype}")
 
 
 class Multiplication:
@@ -165,9 +154,6 @@ class MatrixUnit:
 
     def issue(self, a: SharedView, b: SharedView, addend: Matrix, site: Site) -> Matrix:
         """Begin a multiplication; the matrix that it will give."""
-        for view in (a, b):
-            if view.base % 16:
-                raise self.machine.fault(MisalignedError, f"wgmma.mma: {view.description} is not 16-byte aligned")
         operation = Multiplication(self, self.committed, a, b, addend, site)
         self.queue.append(operation)
         return operation.result

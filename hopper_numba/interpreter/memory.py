@@ -81,18 +81,18 @@ class SharedMemory:
 
     # Bytes ----------------------------------------------------------------------------------------------------------
 
-    def load(self, address: int, nbytes: int, alignment: int) -> np.ndarray:
-        """A copy of bytes that were written."""
-        if address % alignment:
-            self._misaligned("read", address, alignment)
+    def load(self, address: int, nbytes: int) -> np.ndarray:
+        """A copy of bytes that were written, at a multiple of their number."""
+        if address % nbytes:
+            self._misaligned("read", address, nbytes)
         if self._states[address : address + nbytes] != (_WRITTEN[nbytes] if nbytes < 257 else b"\1" * nbytes):
             self._refuse("read", address, self.state[address : address + nbytes], nbytes)
         return self.array[address : address + nbytes].copy()
 
-    def store(self, address: int, data: Any, nbytes: int, alignment: int) -> None:
-        """Write bytes."""
-        if address % alignment:
-            self._misaligned("write", address, alignment)
+    def store(self, address: int, data: Any, nbytes: int) -> None:
+        """Write bytes at a multiple of their number."""
+        if address % nbytes:
+            self._misaligned("write", address, nbytes)
         states = self._states[address : address + nbytes]
         if len(states) != nbytes or states.translate(None, _WRITABLE):
             self._refuse("write", address, self.state[address : address + nbytes], nbytes)

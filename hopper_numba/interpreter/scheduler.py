@@ -16,8 +16,8 @@ EAGERNESS = (0.0, 0.0, 1 / 64, 1 / 8)
 INTERRUPTIONS = (4, 16, 64)
 POLLS = 20_000
 """Rounds of failed tests, with nothing else happening, after which those who poll are taken for stuck."""
-SPINS = 300_000
-"""Interruptions, with nothing but reads between them, after which threads are taken for stuck."""
+SPINS = 4_800_000
+"""Reads, with nothing else between them, after which threads are taken for stuck: a few seconds."""
 
 
 class Scheduler:
@@ -161,5 +161,5 @@ class Scheduler:
         if self.work:
             self._step(self.work)
         self._wake_pollers()
-        if spins > SPINS:
+        if spins * self.interruption > SPINS:
             raise self._stuck()

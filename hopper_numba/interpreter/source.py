@@ -57,6 +57,16 @@ def site_of(thread: Any, frame: FrameType | None) -> Site:
     return Site(thread, frame.f_code, frame.f_lineno, instruction)
 
 
+def raised_at(thread: Any, error: BaseException) -> Site:
+    """The kernel's statement that an exception came from."""
+    found, traceback = Site(thread, None, 0), error.__traceback__
+    while traceback is not None:
+        if MARK in traceback.tb_frame.f_globals:
+            found = Site(thread, traceback.tb_frame.f_code, traceback.tb_lineno)
+        traceback = traceback.tb_next
+    return found
+
+
 def role(threads: Iterable[int]) -> str:
     """Name threads of a block by their numbers: ``warp group 0, 128 threads``, ``threads 1 to 31``."""
     left = sorted(threads)

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from hopper_numba.intrinsics.tiles import Tile
-    from hopper_numba.jit import HopperKernel
+from numba.cuda import types
+from numba.cuda.np.numpy_support import from_dtype
+
+from hopper_numba.compile import Compiled
+from hopper_numba.intrinsics.tiles import Tile
+from hopper_numba.intrinsics.types import TensorMapType
+from hopper_numba.jit import HopperKernel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,3 +35,9 @@ class Stage:
     a: Tile
     b: Tile
     grid: Callable[[int, int], tuple[int, ...]]
+
+    def compile(self) -> Compiled:
+        """Compile for C-ordered results; needs no GPU."""
+        maps = [TensorMapType(tile.dtype, tile.box, tile.swizzle) for tile in (self.a, self.b)]
+        c = types.Array(from_dtype(self.a.dtype), 2, "C")
+        return self.kernel.compile((*maps, c, types.int64))

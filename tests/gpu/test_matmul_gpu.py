@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from hopper_numba import interpret, matmul, matmul_v0, matmul_v1
-from hopper_numba.arrays import DeviceArray, stream_of, to_device
+from hopper_numba.arrays import DeviceArray
+from hopper_numba.copies import to_device
 from hopper_numba.matmul import STAGES
+from hopper_numba.streams import stream_of
 
 pytestmark = pytest.mark.gpu
 

@@ -1,12 +1,17 @@
 """The stages on a GPU: the interpreter's bits, whatever the shape, and the same bits every time."""
 
+import threading
+
 import ml_dtypes
 import numpy as np
 import pytest
+from cuda.core import Device, EventOptions
 from numba import cuda
 
 import hopper_numba
-from hopper_numba.arrays import DeviceArray, view
+from hopper_numba.arrays import DeviceArray
+from hopper_numba.intrinsics import fence, mbarrier, tma
+from hopper_numba.kinds import view
 from hopper_numba.matmul import STAGES
 
 pytestmark = pytest.mark.gpu
@@ -55,3 +60,70 @@ def test_the_same_bits_every_time(name):
         cuda.synchronize()
         results.append(to_host(out).tobytes())
     assert len(set(results)) == 1
+
+
+def test_a_failed_first_call_leaves_no_address_behind():
+    rng = np.random.default_rng(2)
+    (a, b), (c, d) = ([rng.integers(-4, 5, (72, 88)).astype(np.float16) for _ in range(2)] for _ in range(2))
+    with pytest.raises(ValueError, match="out must have shape"):
+        hopper_numba.matmul(on_gpu(a), on_gpu(b).T, out=on_gpu(np.zeros((8, 8), np.float16)))
+    out = on_gpu(np.full((72, 72), np.nan, np.float16))
+    hopper_numba.matmul(on_gpu(c), on_gpu(d).T, out=out)
+    cuda.synchronize()
+    np.testing.assert_array_equal(to_host(out), c @ d.T)
+
+
+def test_work_is_queued_on_the_stream_that_is_given():
+    device = Device(0)
+    device.set_current()
+    stream = device.create_stream()
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(-4, 5, (256, 512)).astype(np.float16) for _ in range(2))
+    x, y, out = on_gpu(a), on_gpu(b).T, on_gpu(np.full((256, 256), np.nan, np.float16))
+    cuda.synchronize()
+    begun, done = (stream.record(options=EventOptions(enable_timing=True)) for _ in range(2))
+    hopper_numba.matmul(x, y, out=out, stream=stream)
+    stream.record(done)
+    stream.sync()
+    assert done - begun > 0
+    np.testing.assert_array_equal(to_host(out), a @ b.T)
+
+
+def test_two_threads_share_a_tensor_map_that_moves():
+    """`replace_address` while another thread launches: each launch has one array or the other, whole."""
+    shared = hopper_numba.SharedLayout(rows=hopper_numba.tile("float16", (8, 64)), loaded=hopper_numba.barriers())
+
+    @hopper_numba.jit(threads=32, shared=shared)
+    def copy(source, target):
+        smem = shared.open()
+        if cuda.threadIdx.x == 0:
+            mbarrier.init(smem.loaded, 1)
+            fence.mbarrier_init()
+            mbarrier.arrive_expect_tx(smem.loaded, smem.rows.nbytes)
+            tma.load(smem.rows, source, (0, 0), smem.loaded)
+            mbarrier.wait(smem.loaded, 0)
+            tma.store(target, (0, 0), smem.rows)
+            tma.commit_group()
+            tma.wait_group(0)
+
+    arrays = [on_gpu(np.full((8, 64), value, np.float16)) for value in (1, 2)]
+    source = hopper_numba.TensorMap(arrays[0], shared.members["rows"])
+    target = on_gpu(np.zeros((8, 64), np.float16))
+    to = hopper_numba.TensorMap(target, shared.members["rows"])
+    stop = threading.Event()
+
+    def move():
+        while not stop.is_set():
+            for array in arrays:
+                source.replace_address(array)
+
+    mover = threading.Thread(target=move)
+    mover.start()
+    try:
+        for _ in range(300):
+            copy[1](source, to)
+            cuda.synchronize()
+            assert len(np.unique(to_host(target))) == 1
+    finally:
+        stop.set()
+        mover.join()

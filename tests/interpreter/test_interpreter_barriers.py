@@ -118,16 +118,36 @@ def misuses():
         mbarrier.inval(smem.one)
         mbarrier.wait(smem.one, 0)
 
+    def of_another_barrier(smem):
+        mbarrier.init(smem.full[0], 1)
+        mbarrier.init(smem.full[1], 1)
+        mbarrier.test_wait_state(smem.full[1], mbarrier.arrive(smem.full[0], 1))
+
+    def of_an_older_phase(smem):
+        mbarrier.init(smem.one, 1)
+        state = mbarrier.arrive(smem.one, 1)
+        mbarrier.arrive(smem.one, 1)
+        mbarrier.try_wait_state(smem.one, state)
+
+    def too_many_bytes(smem):
+        mbarrier.init(smem.one, 1)
+        mbarrier.expect_tx(smem.one, 2**20 - 1)
+        mbarrier.expect_tx(smem.one, 1)
+
+    overrun, misuse = "phase-overrun", "barrier-misuse"
     return [
-        (before_init, "barrier one is arrived on before mbarrier.init"),
-        (too_many, r"barrier full\[1\]: 3 arrivals in phase 0, which takes only 2 more"),
-        (twice, "barrier one is initialised already"),
-        (after_inval, "barrier one is waited for before"),
+        (before_init, "barrier one is arrived on before mbarrier.init", overrun),
+        (too_many, r"barrier full\[1\]: 3 arrivals in phase 0, which takes only 2 more", overrun),
+        (twice, "barrier one is initialised already", overrun),
+        (after_inval, "barrier one is waited for before", overrun),
+        (of_another_barrier, r"barrier full\[1\] is tested with the state of full\[0\]", misuse),
+        (of_an_older_phase, "barrier one, in phase 2, is tested with a state of phase 0", misuse),
+        (too_many_bytes, "barrier one can expect 1048575 bytes at once; got 1048576", misuse),
     ]
 
 
-@pytest.mark.parametrize(("misuse", "message"), misuses(), ids=lambda v: getattr(v, "__name__", ""))
-def test_a_misuse_names_the_barrier(misuse, message):
+@pytest.mark.parametrize(("misuse", "message", "kind"), misuses(), ids=lambda v: getattr(v, "__name__", ""))
+def test_a_misuse_names_the_barrier(misuse, message, kind):
     misuse = cuda.jit(device=True)(misuse)
 
     def kernel():
@@ -137,6 +157,7 @@ def test_a_misuse_names_the_barrier(misuse, message):
         run(kernel, threads=1)
     assert caught.value.line > 0
     assert caught.value.thread == 0
+    assert caught.value.kind == kind
     assert caught.value.filename == __file__
 
 
@@ -236,3 +257,47 @@ def test_a_count_that_is_no_multiple_of_a_warp_is_refused():
     threads = 96
     with pytest.raises(interpreter.BarrierError, match="up to the block's 64; got 96"):
         run(kernel)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("wait", [True, False])
+def test_a_named_barrier_counts_whole_warps_only(wait, seed):
+    """Half of each of two warps would be 32 threads; the hardware counts 64, or hangs."""
+
+    def kernel():
+        if cuda.threadIdx.x % 32 < 16:
+            if wait:
+                barrier.sync(1, 32)
+            else:
+                barrier.arrive(1, 32)
+
+    name = "sync" if wait else "arrive"
+    with pytest.raises(interpreter.DivergenceError, match=rf"barrier\.{name} is executed by part of warp") as caught:
+        run(kernel, seed=seed)
+    assert f"barrier.{name}(1, 32)" in str(caught.value)
+
+
+def test_lanes_that_name_different_barriers_are_reported():
+    def kernel():
+        barrier.sync(1 + cuda.threadIdx.x % 2, 64)
+
+    with pytest.raises(interpreter.DivergenceError, match="lanes of a warp name different barriers"):
+        run(kernel)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_named_barrier_is_used_again_and_again(seed):
+    def kernel(out):
+        slots = cuda.shared.array(64, np.int32)
+        t = cuda.threadIdx.x
+        total = 0
+        for i in range(4):
+            slots[t] = t + i
+            barrier.sync(1, 64)
+            total += slots[63 - t]
+            barrier.sync(2 if i % 2 else 1, 64)
+        out[t] = total
+
+    out = np.zeros(64, np.int32)
+    run(kernel, out, seed=seed)
+    assert (out == 4 * np.arange(63, -1, -1) + 6).all()

@@ -9,7 +9,7 @@ import pytest
 from numba import cuda, uint8
 
 from hopper_numba import interpreter
-from hopper_numba.intrinsics import fence, mbarrier, tma
+from hopper_numba.intrinsics import fence, mbarrier, memory, tma
 from hopper_numba.shared import SharedLayout, barriers, tile
 from hopper_numba.tensor_map import TensorMap
 
@@ -128,9 +128,9 @@ def test_a_tensor_with_gaps_between_rows_is_read_and_written_in_place():
 def test_a_map_of_another_tile_is_refused():
     kernel, shared = loader(tile(np.float16, (8, 64)))
     other = TensorMap(numbers((8, 64)), tile(np.float16, (8, 64), None))
-    with pytest.raises(interpreter.OperandError, match=r"tma\.load: tensor_map is of another tile"):
+    with pytest.raises(TypeError, match=r"tma\.load: tensor_map is of another tile"):
         interpreter.run(kernel, (other, np.zeros(1024, np.uint8), (0, 0)), 1, 32, dynamic_shared=shared.nbytes)
-    with pytest.raises(interpreter.OperandError, match="must have one rank"):
+    with pytest.raises(TypeError, match=r"tma\.load: coordinates must be 2 integers, as many as .* has; got 1"):
         interpreter.run(
             kernel,
             (TensorMap(numbers((8, 64)), tile(np.float16, (8, 64))), np.zeros(1024, np.uint8), (0,)),
@@ -179,8 +179,9 @@ def test_a_write_where_a_load_is_on_its_way_is_reported():
         raw[5] = 1
         mbarrier.wait(smem.loaded, 0)
 
-    with pytest.raises(interpreter.OverwriteError, match="still to write"):
+    with pytest.raises(interpreter.OverwriteError, match="still to write") as caught:
         run(kernel, whole())
+    assert caught.value.kind == "overwrite-in-flight"
 
 
 def test_a_block_that_ends_before_its_load_arrives_is_reported_with_the_load():
@@ -309,8 +310,6 @@ def test_a_load_to_a_barrier_that_is_not_initialised_is_refused():
 
 
 def test_a_load_over_a_barrier_is_refused():
-    from hopper_numba.intrinsics import memory
-
     description = SHARED.members["tile"]
 
     def kernel(a):
@@ -320,3 +319,32 @@ def test_a_load_over_a_barrier_is_refused():
 
     with pytest.raises(interpreter.BarrierError, match="are a barrier's"):
         run(kernel, whole())
+
+
+@pytest.mark.parametrize(("dtype", "swizzle", "alignment"), [(np.float16, None, 128), (np.float16, 128, 1024)])
+def test_a_tile_that_is_not_aligned_is_refused(dtype, swizzle, alignment):
+    description = tile(dtype, (8, 64), swizzle)
+
+    def view_at(offset):
+        def kernel():
+            memory.view(cuda.shared.array(0, uint8)[offset:], description)
+
+        return kernel
+
+    interpreter.run(view_at(alignment), (), 1, 1, dynamic_shared=4096)
+    message = rf"memory\.view: array must be aligned to {alignment} bytes for tile.* it lies at 0x"
+    with pytest.raises(ValueError, match=message) as caught:
+        interpreter.run(view_at(alignment // 2), (), 1, 1, dynamic_shared=4096)
+    assert "memory.view(cuda.shared.array(0, uint8)[offset:], description)" in caught.value.__notes__[0]
+    with pytest.raises(ValueError, match=r"memory\.view: array must have 1024 bytes for tile.*; got 896"):
+        run_with(lambda: memory.view(cuda.shared.array(0, uint8)[:896], description))
+
+
+def run_with(kernel, *args):
+    interpreter.run(kernel, args, 1, 1, dynamic_shared=4096)
+
+
+def test_a_view_of_an_argument_is_refused():
+    description = tile(np.float16, (8, 64))
+    with pytest.raises(TypeError, match=r"memory\.view: array must be a shared array; got <a: float16"):
+        run_with(lambda a: memory.view(a, description), np.zeros((8, 64), np.float16))

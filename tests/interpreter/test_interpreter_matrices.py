@@ -5,7 +5,7 @@ import itertools
 import ml_dtypes
 import numpy as np
 import pytest
-from numba import cuda, float32
+from numba import cuda, float32, float64, uint32
 
 from hopper_numba import interpreter
 from hopper_numba.intrinsics import fence, mbarrier, tma, wgmma
@@ -160,8 +160,37 @@ def test_a_float16_accumulator_is_rounded_by_each_instruction():
 
 def test_operands_that_no_instruction_has_are_refused():
     flat = tile(np.float16, (64, 16), 32), tile(np.float16, (8, 16), 32)
-    with pytest.raises(interpreter.OperandError, match=r"64 x 16 by 16 x 16 into 64 x 16; got \(64, 16\) by \(16, 8\)"):
+    with pytest.raises(TypeError, match=r"wgmma\.mma: multiplies 64 x 16 by 16 x 16 into 64 x 16; got .* by \(16, 8\)"):
         run_one(integers(64, 16), integers(8, 16), *flat, lambda s: s, lambda s: s.T, 16)
+    flat = tile(np.float32, (64, 16), 64), tile(np.float32, (8, 16), 64)
+    with pytest.raises(TypeError, match=r"wgmma\.mma: a and b must have one type of float16, bfloat16; got float32"):
+        run_one(np.zeros((64, 16), "f4"), np.zeros((8, 16), "f4"), *flat, lambda s: s, lambda s: s.T, 8)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "n", "message"),
+    [
+        (uint32, 64, "dtype must be float32 or float16; got uint32"),
+        (float64, 64, "dtype must be float32 or float16; got float64"),
+        ("float32", 64, "dtype must be float32 or float16; got float32"),
+        (float32, 12, "n must be 8 to 256 in steps of 8; got 12"),
+    ],
+)
+def test_accumulators_that_no_instruction_has_are_refused(dtype, n, message):
+    def kernel():
+        wgmma.zeros(dtype, n)
+
+    with pytest.raises(TypeError, match=f"wgmma.zeros: {message}") as caught:
+        interpreter.run(kernel, (), 1, 128)
+    assert "wgmma.zeros(dtype, n)" in caught.value.__notes__[0]
+
+
+def test_arguments_of_a_function_over_pairs_are_a_tuple():
+    def kernel(c):
+        wgmma.for_each_pair(store_pair, wgmma.zeros(float32, 8), c)
+
+    with pytest.raises(TypeError, match=r"wgmma\.for_each_pair: args must be a tuple; got <c: float32"):
+        interpreter.run(kernel, (np.zeros((64, 8), np.float32),), 1, 128)
 
 
 # In flight -----------------------------------------------------------------------------------------------------------

@@ -153,11 +153,61 @@ def test_arguments_that_are_no_arrays():
     out = np.zeros(1)
     run(kernel, out, (np.array([5.0]), 3), np.int32(7), np.True_, threads=1)
     assert out[0] == 27
-    with pytest.raises(TypeError, match="missing a required argument"):
-        run(kernel, out)
-    device = type("Device", (), {"__cuda_array_interface__": {}})()
-    with pytest.raises(TypeError, match="argument out: the interpreter takes NumPy arrays; got Device"):
-        run(kernel, device, (), 1, True)
+
+
+def test_a_wrong_number_of_arguments_names_the_kernel():
+    def scale(out, by):
+        out[0] *= by
+
+    with pytest.raises(TypeError, match=r"^scale\(out, by\): missing a required argument: 'by'$"):
+        run(scale, np.zeros(1))
+    with pytest.raises(TypeError, match=r"^scale\(out, by\): too many positional arguments$"):
+        run(cuda.jit(scale), np.zeros(1), 2, 3)
+
+
+class Exporter:
+    """An array of another library."""
+
+    def __init__(self, array):
+        self._array = array
+        self.__array_interface__ = array.__array_interface__
+
+    def __dlpack__(self, **options):
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self._array.__dlpack_device__()
+
+
+def test_arguments_that_the_interpreter_does_not_take_are_named():
+    def kernel(out, other):
+        pass
+
+    takes = "the interpreter takes NumPy arrays, numbers and TensorMaps, and tuples of them; got"
+    for value, kind in (
+        (type("Device", (), {"__cuda_array_interface__": {}})(), "Device"),
+        (Exporter(np.zeros(3)), "Exporter"),
+        ([1, 2], "list"),
+        (None, "NoneType"),
+    ):
+        with pytest.raises(TypeError, match=f"argument other: {takes} {kind}"):
+            run(kernel, np.zeros(1), value)
+        with pytest.raises(TypeError, match=rf"argument other\[1\]: {takes} {kind}"):
+            run(kernel, np.zeros(1), (1, value))
+
+
+def test_a_tensor_map_of_an_array_that_is_none_of_numpys_is_named():
+    class Map:
+        numba_type, box = None, (8, 8)
+
+        def __init__(self, array, device):
+            self.array, self.device = array, device
+
+    takes = "argument m: the interpreter takes TensorMaps of NumPy arrays; got one of Exporter"
+    with pytest.raises(TypeError, match=f"{takes} on device 1$"):
+        run(lambda m: None, Map(Exporter(np.zeros(3)), 1))
+    with pytest.raises(TypeError, match=f"{takes}$"):
+        run(lambda m: None, Map(Exporter(np.zeros(3)), None))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Schedules: one for a seed, different ones for others; and the report when nobody can run."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -152,6 +153,19 @@ def test_threads_that_poll_in_vain_are_stuck_too():
     assert "while not mbarrier.test_wait(smem.full[0], 0):" in text
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_threads_that_spin_on_memory_in_vain_are_stuck_soon(seed):
+    def kernel(flag):
+        while flag[0] == 0:
+            pass
+
+    begin = time.perf_counter()
+    with pytest.raises(interpreter.DeadlockError, match=r"runs, and only reads") as caught:
+        interpreter.run(kernel, (np.zeros(1, np.int32),), 1, 64, seed=seed)
+    assert time.perf_counter() - begin < 30  # some 3 s; slower machines pass too
+    assert "while flag[0] == 0:" in str(caught.value) or "pass" in str(caught.value)
+
+
 # Errors of kernels ---------------------------------------------------------------------------------------------------
 
 
@@ -162,7 +176,24 @@ def test_what_a_kernel_raises_comes_with_its_place():
 
     with pytest.raises(ZeroDivisionError) as caught:
         interpreter.run(kernel, (0,), 2, 64)
-    assert caught.value.__notes__ == ["raised by a kernel in block (1, 0, 0), thread 6 (warp 0, lane 6)"]
+    (note,) = caught.value.__notes__
+    place, who = note.splitlines()
+    line = kernel.__code__.co_firstlineno + 2
+    assert place == f"  at {__file__}:{line}: 1 // n"
+    assert who == "  in block (1, 0, 0), thread 6 (warp 0, lane 6)"
+
+
+def test_what_a_device_function_raises_comes_with_its_own_line():
+    @cuda.jit(device=True)
+    def pick(row):
+        return row["first"]
+
+    def kernel(row):
+        pick(row)
+
+    with pytest.raises(TypeError) as caught:
+        interpreter.run(kernel, (np.zeros(3),), 1, 1)
+    assert 'return row["first"]' in caught.value.__notes__[0]
 
 
 def test_a_refused_operand_comes_with_its_place():
@@ -172,6 +203,7 @@ def test_a_refused_operand_comes_with_its_place():
     with pytest.raises(TypeError, match=r"mbarrier\.init: barrier must be") as caught:
         interpreter.run(kernel, (3,), 1, 1)
     assert "thread 0" in caught.value.__notes__[0]
+    assert f"{__file__}:{kernel.__code__.co_firstlineno + 1}: mbarrier.init(smem, 1)" in caught.value.__notes__[0]
 
 
 def test_a_fault_leaves_no_thread_behind():

@@ -4,10 +4,13 @@ A kernel takes arrays `given` and `out` of uint32; one that copies takes the ten
 """
 
 import dataclasses
+import re
+import string
 from collections.abc import Callable
 
 import numpy as np
 from numba import cuda, float32, uint32
+from numba.cuda import types
 
 from hopper_numba import interpreter
 from hopper_numba.intrinsics import barrier, convert, fence, grid, matrix, mbarrier, memory, timer, tma, warp, wgmma
@@ -50,6 +53,12 @@ class Case:
 
 
 CASES: list[Case] = []
+
+
+def pattern(instruction):
+    """What the instruction's statement looks like in PTX."""
+    parts = string.Formatter().parse(instruction.text)
+    return "".join(re.escape(literal) + ("[^;]+?" if field else "") for literal, field, _, _ in parts)
 
 
 def case(*covers, **properties):
@@ -164,6 +173,21 @@ def phases(given, out):
     if t == 0:
         mbarrier.inval(bar[0])
         mbarrier.inval(bar[1])
+
+
+@case("mbarrier.init", "mbarrier.arrive", "mbarrier.wait", "tma.commit_group", "tma.wait_group", shared=TWO)
+def keywords(given, out):
+    bar = TWO.open().loaded
+    t = cuda.threadIdx.x
+    if t == 0:
+        mbarrier.init(bar[0], count=THREADS)
+        mbarrier.init(count=1, barrier=bar[1])
+        tma.commit_group()
+        tma.wait_group(n=0)
+    cuda.syncthreads()
+    mbarrier.arrive(bar[0], count=1)
+    mbarrier.wait(parity=0, barrier=bar[0])
+    out[t] = given[t]
 
 
 @case(
@@ -358,6 +382,20 @@ def store_pair(row, column, low, high, out):
     out[row * 16 + column + 1] = uint32(high)
 
 
+@cuda.jit(device=True)
+def fill_operands(smem, given, below):
+    """Both operands, of integers below a bound, by stmatrix; ready for the async proxy."""
+    t = cuda.threadIdx.x
+    row, column = t // 32 * 16 + t % 16, t % 32 // 16 * 8
+    for j in range(4):
+        x, y = float32(given[t + j] % below), float32(given[2 * t + j] % below)
+        one, other = convert.pack_f16x2(x, y), convert.pack_f16x2(y, x)
+        matrix.stmatrix_x4(smem.a.address(row, 16 * j + column), (one, other, one, one))
+        matrix.stmatrix_x4(smem.b.address(row, 16 * j + column), (other, one, other, other))
+    fence.proxy_async_shared_cta()
+    cuda.syncthreads()
+
+
 @case(
     "wgmma.fence",
     "wgmma.mma",
@@ -368,21 +406,43 @@ def store_pair(row, column, low, high, out):
 )
 def multiply(given, out):
     smem = OPERANDS.open()
-    t = cuda.threadIdx.x
-    row, column = t // 32 * 16 + t % 16, t % 32 // 16 * 8
-    for j in range(4):
-        x, y = float32(given[t + j] % 8), float32(given[2 * t + j] % 8)
-        one, other = convert.pack_f16x2(x, y), convert.pack_f16x2(y, x)
-        matrix.stmatrix_x4(smem.a.address(row, 16 * j + column), (one, other, one, one))
-        matrix.stmatrix_x4(smem.b.address(row, 16 * j + column), (other, one, other, other))
-    fence.proxy_async_shared_cta()
-    cuda.syncthreads()
+    fill_operands(smem, given, 8)
     acc = wgmma.zeros(float32, 16)
     wgmma.fence()
     acc = wgmma.mma(smem.a.part(64, 16, 0, 1), smem.b.part(16, 16, 1, 0).T, acc)
     wgmma.commit_group()
     acc = wgmma.wait_group(acc, 0)
     wgmma.for_each_pair(store_pair, acc, (out,))
+
+
+@cuda.jit(device=True)
+def store_pair_of_8(row, column, low, high, out):
+    out[row * 8 + column] = uint32(low)
+    out[row * 8 + column + 1] = uint32(high)
+
+
+@cuda.jit(device=True)
+def store_packed(row, column, packed, out):
+    out[512 + row * 8 + column // 2] = packed
+
+
+@case("wgmma.mma", "wgmma.wait_group", shared=OPERANDS, sass=("HGMMA.64x8x16.F32", "HGMMA.64x16x16.F16"))
+def chains(given, out):
+    """Two chains of products in two groups, one of float16 accumulators; waited for one after the other, together."""
+    smem = OPERANDS.open()
+    fill_operands(smem, given, 4)
+    first, second = wgmma.zeros(float32, 8), wgmma.zeros(types.float16, 16)
+    wgmma.fence()
+    for k in range(4):
+        first = wgmma.mma(smem.a.part(64, 16, 0, k), smem.b.part(8, 16, 5, k).T, first)
+    wgmma.commit_group()
+    for k in range(4):
+        second = wgmma.mma(smem.a.part(64, 16, 0, k), smem.b.part(16, 16, 1, k).T, second)
+    wgmma.commit_group()
+    first, second = wgmma.wait_group((first, second), 1)
+    first, second = wgmma.wait_group((first, second), 0)
+    wgmma.for_each_pair(store_pair_of_8, first, (out,))
+    wgmma.for_each_pair(store_packed, second, (out,))
 
 
 # Launches ------------------------------------------------------------------------------------------------------------

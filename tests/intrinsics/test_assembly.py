@@ -1,10 +1,9 @@
 """Every registered instruction is compiled and assembled for sm_90a, and comes out as what it is declared to be."""
 
 import re
-import string
 
 import pytest
-from kernels import CASES
+from kernels import CASES, pattern
 from numba import cuda, float32
 from numba.cuda import types
 
@@ -17,12 +16,6 @@ def signature(case):
     if case.box is None:
         return arrays
     return (*[TensorMapType(case.box.dtype, case.box.box, case.box.swizzle)] * 2, *arrays)
-
-
-def pattern(instruction):
-    """What the instruction's statement looks like in PTX."""
-    parts = string.Formatter().parse(instruction.text)
-    return "".join(re.escape(literal) + ("[^;]+?" if field else "") for literal, field, _, _ in parts)
 
 
 def test_every_instruction_has_a_kernel():

@@ -1,5 +1,7 @@
 """A declaration with a mistake is refused when its module is imported."""
 
+import re
+
 import pytest
 
 from hopper_numba.intrinsics import REGISTRY, mbarrier, ptx, timer
@@ -82,10 +84,22 @@ def test_unknown_threads():
         declare(good, threads="quad")
 
 
+def test_an_unknown_proxy():
+    for proxy in ("asynchronous", "async, generic"):
+        with pytest.raises(TypeError, match=rf"test_declarations.good: proxy must be one of .*; got '{proxy}'"):
+            declare(good, proxy=proxy)
+
+
 def test_a_second_declaration():
     declare(good)
     with pytest.raises(TypeError, match=r"test_declarations.good is declared twice"):
         declare(good)
+
+
+def test_what_a_generator_makes_has_its_own_name_and_a_docstring_that_reads_well():
+    for instruction in REGISTRY.values():
+        assert instruction.meaning.__code__.co_name == instruction.name.partition(".")[2]
+        assert not re.search(r"\b1 8 x 8|tuple of 1 |from 32 on", instruction.__doc__), instruction.name
 
 
 def test_outside_a_kernel_nothing_can_be_called():

@@ -89,15 +89,28 @@ def products():
     )
 
 
-def multiplied():
+def operands(below):
+    """A and B as `fill_operands` leaves them."""
     a, b = np.zeros((64, 64)), np.zeros((64, 64))
     for t, j in itertools.product(range(128), range(4)):
-        x, y = GIVEN[t + j] % 8, GIVEN[2 * t + j] % 8
+        x, y = GIVEN[t + j] % below, GIVEN[2 * t + j] % below
         row, column = t // 32 * 16 + t % 32 // 4, 16 * j + t % 4 * 2
         for i, (pair_a, pair_b) in enumerate([((x, y), (y, x)), ((y, x), (x, y)), ((x, y), (y, x)), ((x, y), (y, x))]):
             place = row + 8 * (i % 2), slice(column + 8 * (i // 2), column + 8 * (i // 2) + 2)
             a[place], b[place] = pair_a, pair_b
+    return a, b
+
+
+def multiplied():
+    a, b = operands(8)
     return placed((0, (a[:, 16:32] @ b[16:32, 0:16].T).ravel()))
+
+
+def chained():
+    a, b = operands(4)
+    halves = (a @ b[16:32].T).astype(np.float16)
+    assert (halves == a @ b[16:32].T).all()  # so that no order of summation matters
+    return placed((0, (a @ b[40:48].T).ravel()), (512, halves.view(np.uint32).ravel()))
 
 
 OUT = {
@@ -118,6 +131,8 @@ OUT = {
     "matrices": matrices,
     "products": products,
     "multiply": multiplied,
+    "chains": chained,
+    "keywords": lambda: placed((0, GIVEN[:128])),
 }
 
 

@@ -6,10 +6,11 @@ import struct
 import ml_dtypes
 import numpy as np
 import pytest
+from numba import float64, uint32
 
-from hopper_numba.intrinsics import convert, matrix, memory, timer, warp
+from hopper_numba.intrinsics import convert, matrix, mbarrier, memory, tile, timer, warp, wgmma
 from hopper_numba.intrinsics.machine import running
-from hopper_numba.intrinsics.types import GlobalElement
+from hopper_numba.intrinsics.types import GlobalElement, SharedView
 
 LANES = range(32)
 rng = np.random.default_rng(0)
@@ -30,6 +31,9 @@ class Machine:
 
     def shared_store(self, address, data):
         self.shared[address : address + len(data)] = data
+
+    def accumulator(self, dtype, n):
+        raise AssertionError("never reached")
 
     def global_load(self, element, nbytes):
         return element.array.view(np.uint8)[element.offset : element.offset + nbytes]
@@ -202,12 +206,32 @@ def test_vector_loads_and_stores(count):
     assert array.tolist() == wanted
 
 
+TILE = SharedView(tile("float16", (8, 64)), 0)
+
+
+class Held:
+    accumulator_shape = (64, 8)
+
+
 # Operands ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("instruction", "operands", "message"),
     [
+        (wgmma.zeros, (uint32, 64), "wgmma.zeros: dtype must be float32 or float16; got uint32"),
+        (wgmma.zeros, (float64, 64), "wgmma.zeros: dtype must be float32 or float16; got float64"),
+        (wgmma.zeros, ("float32", 64), "wgmma.zeros: dtype must be float32 or float16; got float32"),
+        (wgmma.zeros, (np.float32, 12), "wgmma.zeros: n must be 8 to 256 in steps of 8; got 12"),
+        (wgmma.zeros, (np.float32, 16.0), "wgmma.zeros: n must be a compile-time integer; got 16.0"),
+        (wgmma.for_each_pair, (print, Held(), 3), "wgmma.for_each_pair: args must be a tuple; got 3"),
+        (wgmma.for_each_pair, (3, Held(), ()), "wgmma.for_each_pair: function must be a device function; got 3"),
+        (wgmma.for_each_pair, (print, 3, ()), "wgmma.for_each_pair: acc must be an accumulator; got 3"),
+        (memory.view, (np.zeros(3), tile("float16", (8, 64))), "memory.view: array must be a shared array; got"),
+        (memory.view, (Row(0), 3), "memory.view: description must be a tile(…) or barriers(…); got 3"),
+        (matrix.ldmatrix_x1, (TILE,), "row must be an element's address, tile.address(…); got tile(float16, (8, 64)"),
+        (matrix.stmatrix_x1, (TILE, (1,)), "row must be an element's address, tile.address(…); got tile(float16"),
+        (mbarrier.init, (Row(0),), "mbarrier.init: missing a required argument: 'count'; it is mbarrier.init(barrier"),
         (timer.nanosleep, (1.0,), "timer.nanosleep: nanoseconds must be an integer (u32); got 1.0"),
         (timer.nanosleep, (2_000_000,), "timer.nanosleep: nanoseconds must be 0 to 1000000; got 2000000"),
         (warp.setmaxnreg_dec, (44,), "warp.setmaxnreg_dec: count must be 24 to 256 in steps of 8; got 44"),

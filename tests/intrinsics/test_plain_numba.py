@@ -1,11 +1,29 @@
 """The instructions in a plain `@cuda.jit` kernel, compiled Numba's own way, on its own shared arrays."""
 
+import re
+from types import SimpleNamespace
+
 import pytest
 from cuda.core import Linker, LinkerOptions, ObjectCode
+from kernels import CASES, pattern
 from numba import cuda, float32, int64, uint8, uint64
-from numba.cuda import types
+from numba.cuda import dispatcher, types
 
-from hopper_numba.intrinsics import barrier, barriers, convert, fence, matrix, mbarrier, memory, tile, tma, warp, wgmma
+from hopper_numba.compile import TARGET
+from hopper_numba.intrinsics import (
+    REGISTRY,
+    barrier,
+    barriers,
+    convert,
+    fence,
+    matrix,
+    mbarrier,
+    memory,
+    tile,
+    tma,
+    warp,
+    wgmma,
+)
 
 A, B = tile("float16", (64, 64)), tile("float16", (32, 64))
 BARS = barriers(2)
@@ -66,12 +84,35 @@ def multiplies(descriptor, out):
     ],
 )
 def test_compiled_and_assembled(kernel, opcodes):
-    signature = (types.uint64[::1], types.uint32[::1])
-    ptx, _ = cuda.compile(
-        kernel, signature, cc=(9, 0, "a"), output="ptx", device=False, abi="numba", launch_bounds=(128, 1)
-    )
+    ptx, log = assembled(kernel, (types.uint64[::1], types.uint32[::1]))
     for opcode in opcodes:
         assert opcode in ptx
+    assert "C75" not in log
+
+
+def assembled(kernel, signature, threads=128):
+    """A kernel's PTX by Numba's own route, and what ptxas said of it."""
+    ptx, _ = cuda.compile(
+        kernel, signature, cc=TARGET, output="ptx", device=False, abi="numba", launch_bounds=(threads, 1)
+    )
     linker = Linker(ObjectCode.from_ptx(ptx.encode()), options=LinkerOptions(arch="sm_90a", ptxas_options=["-v"]))
     assert linker.link("cubin").code
-    assert "C75" not in linker.get_info_log()
+    return ptx, linker.get_info_log()
+
+
+@pytest.fixture
+def no_gpu_needed(monkeypatch):
+    """Numba asks for a device, to compile device functions for it."""
+    monkeypatch.setattr(dispatcher, "get_current_device", lambda: SimpleNamespace(compute_capability=TARGET))
+
+
+@pytest.mark.usefixtures("no_gpu_needed")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_instructions_kernel_is_compiled_and_assembled(case):
+    """With the descriptors of tensor maps in device memory, as `TensorMap.to_device` puts them."""
+    copies = () if case.box is None else (types.uint64[::1],) * 2
+    ptx, log = assembled(case.kernel, (*copies, types.uint32[::1], types.uint32[::1]), case.threads)
+    for name in case.covers:
+        assert re.search(pattern(REGISTRY[name]), ptx), name
+    # this route assembles relocatable code, where ptxas ignores setmaxnreg and says so
+    assert "C75" not in log or case.registers

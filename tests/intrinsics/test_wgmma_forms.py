@@ -4,11 +4,13 @@ import itertools
 import random
 import re
 
+import numpy as np
 import pytest
-from numba import cuda
+from numba import cuda, float32
 from numba.cuda import types
 
-from hopper_numba.intrinsics import wgmma
+from hopper_numba import interpreter
+from hopper_numba.intrinsics import memory, wgmma
 from hopper_numba.intrinsics.types import AccumulatorType, SharedViewType
 from hopper_numba.shared import SharedLayout, tile
 
@@ -96,3 +98,66 @@ def test_assembled(form, compile_kernel, machine_code):
     compiled = compile_kernel(build(*form), (NUMBA[d][::1] if d == "float32" else types.uint32[::1],), 128)
     suffix = ".F32" * (d == "float32") + ".BF16" * (ab == "bfloat16")
     assert len(re.findall(rf"HGMMA.64x{n}x16{suffix or '.F16'} ", machine_code(compiled))) == 1
+
+
+@cuda.jit(device=True)
+def last_f32(row, column, low, high, out):
+    out[row] = low + high
+
+
+@cuda.jit(device=True)
+def last_f16(row, column, packed, out):
+    out[row] = packed
+
+
+def all_at_once(d, sizes):
+    """A kernel that multiplies once for each N: K-major operands, swizzle 32."""
+    dtype, store = NUMBA[d], last_f32 if d == "float32" else last_f16
+    tile_a = tile("float16", (64, 16), 32)
+
+    def of(n):
+        tile_b = tile("float16", (n, 16), 32)
+
+        @cuda.jit(device=True)
+        def multiply(raw, out):
+            a, b = memory.view(raw, tile_a), memory.view(raw[1024:], tile_b)
+            wgmma.fence()
+            acc = wgmma.mma(a, b.T, wgmma.zeros(dtype, n))
+            wgmma.commit_group()
+            wgmma.for_each_pair(store, wgmma.wait_group(acc, 0), (out,))
+
+        return multiply
+
+    first, second, third, fourth, fifth, sixth, seventh, eighth = map(of, sizes)
+
+    def kernel(out):
+        raw = cuda.shared.array(5120, types.float16, alignment=256)
+        first(raw, out)
+        second(raw, out)
+        third(raw, out)
+        fourth(raw, out)
+        fifth(raw, out)
+        sixth(raw, out)
+        seventh(raw, out)
+        eighth(raw, out)
+
+    return kernel
+
+
+ALL = [("float32", range(low, low + 64, 8)) for low in (8, 72, 136, 200)] + [("float16", range(32, 257, 32))]
+
+
+@pytest.mark.parametrize(("d", "sizes"), ALL)
+def test_every_n_is_assembled(d, sizes, compile_kernel, machine_code):
+    signature = (NUMBA[d][::1] if d == "float32" else types.uint32[::1],)
+    code = machine_code(compile_kernel(all_at_once(d, sizes), signature, 128))
+    assert re.findall(r"HGMMA.64x(\d+)x16.F(?:32|16) ", code) == [str(n) for n in sizes]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, types.float16, np.float32, float32], ids=repr)
+def test_numbas_and_numpys_types_are_those_of_accumulators(dtype, compile_kernel):
+    def kernel(out):
+        wgmma.zeros(dtype, 8)
+
+    compile_kernel(kernel, (types.uint32[::1],), 128)
+    interpreter.run(kernel, (np.zeros(1, np.uint32),), 1, 128)

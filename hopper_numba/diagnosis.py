@@ -1,0 +1,35 @@
+"""Numba's typing errors, said with the kernel's line and without Numba's frames."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from types import TracebackType
+from typing import Any
+
+# what the instructions and types of this package refuse, at the bottom of Numba's account of its attempts
+REFUSAL = re.compile(r"NumbaTypeError: (.*?)(?=\n *raised from)", re.DOTALL)
+
+
+class KernelTypeError(TypeError):
+    """A kernel that cannot be compiled: an operand that an instruction does not take, with the kernel's line."""
+
+
+def explain(error: Exception) -> KernelTypeError | None:
+    """The refusal in a typing error of Numba; None where it is another error, whose text names the line."""
+    refusals = REFUSAL.findall(str(error))
+    if not refusals:
+        return None
+    return KernelTypeError(re.sub(r"\s+", " ", refusals[-1]).strip() + _place(error.__traceback__))
+
+
+def _place(traceback: TracebackType | None) -> str:
+    """The innermost line that Numba was typing, as the frames of its constraints know it."""
+    found: Any = None
+    while traceback is not None:
+        constraint = traceback.tb_frame.f_locals.get("self")
+        found = getattr(constraint, "loc", None) or found
+        traceback = traceback.tb_next
+    if found is None:
+        return ""
+    return f"\n  at {found.filename}:{found.line}: {linecache.getline(found.filename, found.line).strip()}"
