@@ -101,7 +101,8 @@ def _parts(value: Any, seen: set[int]) -> Iterator[str | bytes]:
         yield from _parts(value._defn, seen)
     elif isinstance(value, enum.EnumType):
         yield value.__qualname__
-        yield from _parts({name: one.value for name, one in value.__members__.items()}, seen)
+        members: Any = value.__members__
+        yield from _parts({name: one.value for name, one in members.items()}, seen)
     elif isinstance(value, type) and not _is_library(value):
         raise Unknown(f"a kernel reaches {value}, whose content is unknown")
     elif isinstance(value, types.FunctionType | types.BuiltinFunctionType | types.ModuleType | type):

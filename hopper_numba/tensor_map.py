@@ -110,7 +110,8 @@ class TensorMap:
                 len(self.box),
                 self._view.ptr,
                 [driver.cuuint64_t(extent) for extent in reversed(self._view.shape)],
-                [driver.cuuint64_t(stride) for stride in reversed(_outer_strides(self._view))],
+                # of a vector there are none, but the driver takes no empty list
+                [driver.cuuint64_t(stride) for stride in reversed(_outer_strides(self._view) or [16])],
                 [driver.cuuint32_t(extent) for extent in self.box],
                 [driver.cuuint32_t(1)] * len(self.box),
                 driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
