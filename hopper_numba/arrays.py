@@ -66,6 +66,11 @@ class ArrayView:
             expected *= extent
         return True
 
+    @property
+    def span(self) -> int:
+        """Bytes from the first element to behind the last, of positive strides."""
+        return sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True)) + self.dtype.itemsize
+
     def at(self, ptr: int, owner: Any, stream: int | None = None) -> DeviceArray:
         """A writable array of this layout at another address."""
         return DeviceArray(ptr, self.shape, self.strides, self.dtype, self.device, False, owner, stream)

@@ -419,6 +419,7 @@ class Result:
         raise NotImplementedError
 
 
+@dataclasses.dataclass(frozen=True)
 class Nothing(Result):
     """No value."""
 

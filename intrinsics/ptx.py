@@ -145,7 +145,8 @@ class Instruction(DeviceFunction):
         self._check_declaration()
 
     def _check_declaration(self) -> None:
-        if self.name in REGISTRY:
+        before = REGISTRY.get(self.name)
+        if before is not None and not _is_declared_again(before.meaning, self.meaning):
             raise TypeError(f"{self.name} is declared twice")
         for name, kind in self.operands.items():
             if not isinstance(kind, Operand):
@@ -221,6 +222,12 @@ class Instruction(DeviceFunction):
         return self.meaning(*values.values())
 
 
+def _is_declared_again(before: Callable, now: Callable) -> bool:
+    """Whether a user's declaration replaces itself, as a notebook's cell that is run again does."""
+    same = (before.__module__, before.__qualname__) == (now.__module__, now.__qualname__)
+    return same and not now.__module__.startswith(f"{__package__}.")
+
+
 def _is_empty(function: Callable) -> bool:
     """Whether a function does no more than return None."""
     nothing = (lambda: None).__code__.co_code
@@ -270,7 +277,9 @@ def ptx(
     Raises
     ------
     TypeError
-        For a placeholder without a parameter, a missing docstring, an empty body, a second declaration.
+        For a placeholder without a parameter, a missing docstring, an empty body, a second declaration of a name. A
+        module outside `hopper_numba.intrinsics` may declare its own function again, as a notebook does; the last one
+        counts.
     """
 
     def declare(meaning: Callable) -> Instruction:

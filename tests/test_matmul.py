@@ -310,11 +310,11 @@ def test_only_addresses_that_change_are_replaced(launches, monkeypatch):
     plan = module._find_plan("v1", a, b)
     replaced = []
     monkeypatch.setattr(type(plan.a_map), "move_to", lambda tensor_map, address: replaced.append(address))
-    plan.run(a, b, c, 0)
-    plan.run(a, b, c, 7)
+    plan.run(a.ptr, b.ptr, c, 0)
+    plan.run(a.ptr, b.ptr, c, 7)
     assert replaced == []
-    plan.run(on_gpu((24, 32), 512), b, c, 7)
-    plan.run(on_gpu((24, 32), 512), on_gpu((40, 32), 256).T, c, 0)
+    plan.run(512, b.ptr, c, 7)
+    plan.run(512, 256, c, 0)
     assert replaced == [512, 256]
     grid = (24, 40)
     assert launches == [

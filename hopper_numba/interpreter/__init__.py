@@ -23,8 +23,17 @@ everything as late as can be, others also early, so try several::
         with interpret(seed=seed):
             kernel[grid](...)
 
-`cuda_namespace` says which part of `numba.cuda` a kernel may use. Integers are Python's, as wide as they need to be;
-float arithmetic is NumPy's; conversions such as ``uint32(x)`` wrap.
+`cuda_namespace` says which part of `numba.cuda` a kernel may use.
+
+Numbers differ from those of a compiled kernel where Python's and NumPy's arithmetic differs from Numba's:
+
+- Integers are Python's, as wide as they need to be. ``int64`` and ``uint64`` do not wrap, an unsigned difference can be
+  negative; a conversion such as ``uint32(x)``, and a store to an array, wraps.
+- ``float32`` or ``float16`` with a Python number, ``x * 0.1``, is computed in the narrow type, as NumPy does; Numba
+  computes in float64. ``x * float32(0.1)`` is the same in both.
+- A Python number divided by zero, ``1.0 / 0``, raises ZeroDivisionError, which the GPU does not; a NumPy one, such as
+  an array's element or ``float32(1)``, gives infinity or NaN in both. So do the functions of `math`.
+- A float out of an integer's range converts to the nearest one, NaN to 0; ``int(x)`` of infinity or NaN raises.
 """
 
 from .errors import (

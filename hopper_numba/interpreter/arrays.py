@@ -68,6 +68,8 @@ class KernelArray:
         return self._machine.fault(OutOfBoundsError, f"{self.name}[{text}] is outside its shape {self.shape}")
 
     def _set(self, index: Any, value: Any) -> None:
+        if isinstance(value, float | np.floating) and self._array.dtype.kind in "iu":
+            value = convert(value, self._array.dtype)  # NumPy leaves open what does not fit
         try:
             self._array[index] = value
         except IndexError:

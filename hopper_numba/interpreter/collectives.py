@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .errors import DivergenceError
-from .source import MARK, role, site_of
+from .source import MARK, callers, role, site_of
 
 
 class Together:
@@ -30,23 +30,26 @@ class Together:
         self.count = 0
         self.waiters: list[Any] = []
         self.meaning: Any = None
-        self.code: Any = None
-        self.at = 0
+        self.at: list[Any] = []
         self.first = members[0].index
 
     def execute(self, meaning: Callable[[list], list], operands: Any) -> Any:
         """Meet; then the result of the executing thread."""
         thread = self.machine.thread
-        frame = sys._getframe(4)  # the instruction and what it calls lie between
-        while MARK not in frame.f_globals:
-            frame = frame.f_back  # type: ignore[assignment]
+        # two calls of one device function are two places, so the callers count
+        at: list[Any] = []
+        frame: Any = sys._getframe(4)  # the instruction and what it calls lie between
+        while frame is not None:
+            if MARK in frame.f_globals:
+                at += (frame.f_code, frame.f_lasti)
+            frame = frame.f_back
         # a closure made anew by each thread has one code
         meant = getattr(meaning, "__code__", meaning)
         if self.count == 0:
             if len(self.members) < self.size:
                 raise self.diverged([thread])
-            self.meaning, self.code, self.at = meant, frame.f_code, frame.f_lasti
-        elif self.meaning is not meant or self.code is not frame.f_code or self.at != frame.f_lasti:
+            self.meaning, self.at = meant, at
+        elif self.meaning is not meant or self.at != at:
             # nobody can mend that, but once nobody can run it is known where everybody is
             self.machine.scheduler.block((self, None))
         position = thread.index - self.first
@@ -68,11 +71,15 @@ class Together:
         here = [site_of(t, self.machine.frame_of(t)) for t in present]
         what = here[0].instruction or here[0].text or "an instruction"
         lines = [f"{what} is executed by part of {self}: a whole {self.scope} of {self.size} threads must, together"]
-        lines.append(f"    present: {role(t.index for t in present)} at {here[0]}")
+        called = callers(self.machine.frame_of(present[0]))
+        lines.append(f"    present: {role(t.index for t in present)} at {here[0]}{called}")
         groups: dict[tuple, list[int]] = {}
         for member in self.members:
             if member not in present:
-                at = "exited" if member.exited else f"at {site_of(member, self.machine.frame_of(member))}"
+                at = "exited"
+                if not member.exited:
+                    frame = self.machine.frame_of(member)
+                    at = f"at {site_of(member, frame)}{callers(frame)}"
                 groups.setdefault((at,), []).append(member.index)
         lines += [f"    absent: {role(threads)}, {at}" for (at,), threads in groups.items()]
         if len(self.members) < self.size:

@@ -109,7 +109,8 @@ class _Shared:
         if found == (0,):
             return block.dynamic_array(name, dtype)
         frame = kernel_frame(sys._getframe(1))
-        site = (frame.f_code.co_filename, frame.f_code.co_firstlineno, frame.f_lasti) if frame is not None else ()
+        # each copy of a function has globals of its own: functions that a factory makes share all else
+        site = (id(frame.f_globals), id(frame.f_code), frame.f_lasti) if frame is not None else ()
         return block.static_array(site, name, found, dtype, max(alignment or 1, dtype.itemsize))
 
     def __getattr__(self, name: str) -> NoReturn:

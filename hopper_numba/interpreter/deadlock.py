@@ -36,6 +36,11 @@ def stuck(machine: Any, blocks: list[Any]) -> InterpreterError:
                 lines.append(f"    {who}: exited")
             else:
                 lines += [f"    {who}: at {place}", f"        {reason}"]
+    if machine.to_come:
+        lines.append(
+            f"  further blocks of the grid, {machine.to_come}, have not run: clusters run one after another here; no "
+            "block can wait for one of a later cluster; on a GPU that hangs too, unless all of them fit on it at once"
+        )
     if first is None:
         return DeadlockError("\n".join(lines))
     return DeadlockError("\n".join(lines), block=first.thread.block.index, filename=first.filename, line=first.line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import math
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -47,6 +48,8 @@ class Machine:
         Steps until the thread is interrupted. Arrays count it down themselves, being the hottest.
     spins : int
         Interruptions since anything but a read happened.
+    to_come : int
+        Blocks of the grid that have not begun to run.
     """
 
     def __init__(self, grid: tuple[int, int, int], block: tuple[int, int, int], dynamic_shared: int, seed: int) -> None:
@@ -54,6 +57,7 @@ class Machine:
         self.thread: Any = None
         self.acting: Any = None
         self.spins = 0
+        self.to_come = math.prod(grid)
         self.blocks: list[Block] = []
         self.scheduler = Scheduler(self, seed, lambda: stuck(self, self.blocks))
         self.budget = self.scheduler.next_interruption()
@@ -63,6 +67,7 @@ class Machine:
     def run(self, function: Callable, args: tuple, places: list[tuple[tuple[int, int, int], int]]) -> None:
         """Run co-resident blocks: `places` are their indices and their ranks in the cluster."""
         self.blocks = [Block(self, index, rank, self.block_shape, self.dynamic) for index, rank in places]
+        self.to_come -= len(places)
         threads = [thread for block in self.blocks for thread in block.threads]
         for thread in threads:
             thread.greenlet = greenlet(functools.partial(self._execute, thread, function, args))
@@ -371,6 +376,9 @@ class Machine:
     def _wait(self, lanes: list[tuple]) -> list[Any]:
         n, unit = lanes[0][1], self._unit()
         unit.wait(n)
+        first = lanes[0][0]
+        for part in first if isinstance(first, tuple) else (first,):
+            unit.dropped.pop(id(part.matrix), None)
         if not unit.queue and unit in self.scheduler.work:
             self.scheduler.work.remove(unit)
         return [

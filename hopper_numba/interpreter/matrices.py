@@ -143,6 +143,11 @@ class MatrixUnit:
     machine : Machine
     number : int
         Of the warp group.
+
+    Attributes
+    ----------
+    dropped : dict
+        Results that were given neither to a wait nor to a further multiplication, by their ids.
     """
 
     wakes = False
@@ -151,11 +156,14 @@ class MatrixUnit:
         self.machine, self.number = machine, number
         self.queue: collections.deque[Multiplication] = collections.deque()
         self.committed = 0
+        self.dropped: dict[int, Matrix] = {}
 
     def issue(self, a: SharedView, b: SharedView, addend: Matrix, site: Site) -> Matrix:
         """Begin a multiplication; the matrix that it will give."""
         operation = Multiplication(self, self.committed, a, b, addend, site)
         self.queue.append(operation)
+        self.dropped.pop(id(addend), None)
+        self.dropped[id(operation.result)] = operation.result
         return operation.result
 
     def step(self) -> bool:
@@ -170,7 +178,7 @@ class MatrixUnit:
             self.queue.popleft().execute()
 
     def finish(self) -> None:
-        """At the block's end: nothing may be in flight."""
+        """At the block's end: nothing may be in flight, no result left where it was."""
         if self.queue:
             site = self.queue[0].site
             raise self.machine.fault(
@@ -178,4 +186,12 @@ class MatrixUnit:
                 f"the block ended with {len(self.queue)} wgmma.mma of warp group {self.number} in flight; "
                 "wgmma.commit_group and wgmma.wait_group(acc, 0) must come before",
                 site=site,
+            )
+        for matrix in self.dropped.values():
+            raise self.machine.fault(
+                UnfinishedError,
+                "the result of this wgmma.mma was given neither to wgmma.wait_group nor to a further wgmma.mma: "
+                "acc = wgmma.mma(a, b, acc) returns the accumulator, it does not change the one that it is given",
+                site=matrix.site,
+                threads=range(128 * self.number, 128 * self.number + 128),
             )

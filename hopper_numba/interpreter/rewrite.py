@@ -1,11 +1,13 @@
 """A kernel's functions as the interpreter runs them: the same code over other globals.
 
-In the copy `numba.cuda` is the interpreter's stand-in, device functions are copies of their Python functions, scalar
-types convert as the GPU does, and modules are looked at through the same glass. All else stays what it is.
+In the copy `numba.cuda` and `math` are the interpreter's stand-ins, device functions are copies of their Python
+functions, scalar types convert as the GPU does, and modules are looked at through the same glass. All else stays what
+it is.
 """
 
 from __future__ import annotations
 
+import math
 import types
 from typing import Any
 
@@ -13,6 +15,7 @@ import numba.cuda
 from numba.cuda.dispatcher import CUDADispatcher
 
 from .cuda_namespace import CudaNamespace
+from .mathematics import MATHEMATICS, by_identity
 from .scalars import scalar_type
 from .source import MARK
 
@@ -86,11 +89,15 @@ class Rewriter:
         scalar = scalar_type(value)
         if scalar is not None:
             return scalar
+        if id(value) in by_identity():
+            return by_identity()[id(value)]
         name = self._numba_names.get(id(value))
         return value if name is None else self._cuda.member(name)
 
     def _module(self, module: types.ModuleType) -> Any:
-        if module.__name__.startswith(("hopper_numba.intrinsics", "math")):
+        if module is math:
+            return MATHEMATICS
+        if module.__name__.startswith("hopper_numba.intrinsics"):
             return module  # nothing to translate, and often used
         found = self._copies.get(id(module))
         if found is None:

@@ -5,6 +5,7 @@ Integers are Python's, as wide as they need to be: Numba's own promotion ends at
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -45,12 +46,25 @@ def wrap(value: int, dtype: np.dtype) -> int:
 
 
 def convert(value: Any, dtype: np.dtype) -> Any:
-    """`value` as a kernel would hold it after a conversion to `dtype`: integers are Python's."""
+    """`value` as a kernel would hold it after a conversion to `dtype`: integers are Python's.
+
+    Integers wrap; floats that are out of range become the nearest that there is, and NaN 0.
+    """
     if dtype.kind in "iu":
-        number = int(value)
         bits = 8 * dtype.itemsize
         low = -(1 << bits - 1) if dtype.kind == "i" else 0
-        return number if low <= number < low + (1 << bits) else wrap(number, dtype)
+        high = low + (1 << bits) - 1
+        try:
+            number = int(value)
+        except ValueError:
+            if not math.isnan(value):
+                raise
+            return 0
+        except OverflowError:
+            return high if value > 0 else low
+        if low <= number <= high:
+            return number
+        return wrap(number, dtype) if isinstance(value, int | np.integer) else low if number < low else high
     return bool(value) if dtype.kind == "b" else dtype.type(value)
 
 

@@ -15,7 +15,7 @@ from greenlet import getcurrent
 EAGERNESS = (0.0, 0.0, 1 / 64, 1 / 8)
 INTERRUPTIONS = (4, 16, 64)
 POLLS = 20_000
-"""Rounds of failed tests, with nothing else happening, after which those who poll are taken for stuck."""
+"""Rounds of failed tests, and of reads between sleeps, with nothing else, after which threads are taken for stuck."""
 SPINS = 4_800_000
 """Reads, with nothing else between them, after which threads are taken for stuck: a few seconds."""
 
@@ -49,6 +49,8 @@ class Scheduler:
         self.work: list[Any] = []
         self.now = 0
         self._polls = 0
+        self._woken: Any = None
+        self._budget = 0
 
     def run(self, threads: list[Any]) -> None:
         """Run until every thread has exited."""
@@ -83,6 +85,7 @@ class Scheduler:
         thread = self.machine.thread
         thread.waiting = reason
         self.machine.spins = 0
+        self._woken = None
         self._switch()
         thread.waiting = None
 
@@ -95,6 +98,7 @@ class Scheduler:
     def yield_now(self) -> None:
         """Let others run, if the draw wants so."""
         self.runnable.append(self.machine.thread)
+        self._woken = None
         self._switch()
 
     def next_interruption(self) -> int:
@@ -107,17 +111,23 @@ class Scheduler:
             thread = self.machine.thread
             thread.waiting = reason
             self.polling.append(thread)
+            self._woken = None
             self._switch()
             thread.waiting = None
         return result
 
     def sleep(self, nanoseconds: int) -> None:
         """Let others run for so long."""
-        thread = self.machine.thread
+        machine, thread = self.machine, self.machine.thread
+        # one that read nothing since it last slept, or wrote, does not poll
+        if self._woken is thread and (machine.budget == self._budget or machine.spins == 0):
+            self._polls = 0
         self.sleeping.append((self.now + nanoseconds, thread))
         thread.waiting = (self, nanoseconds)
         self._switch()
         thread.waiting = None
+        self._woken, self._budget = thread, machine.budget
+        machine.spins = max(1, machine.spins)
 
     def describe(self, nanoseconds: int) -> str:
         """What a sleeping thread waits for."""

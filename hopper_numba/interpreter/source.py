@@ -44,6 +44,15 @@ def kernel_frame(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
+def callers(frame: FrameType | None) -> str:
+    """Where the innermost function of the kernel was called from: ``, called at …`` for each call; for the report."""
+    text, inner = "", kernel_frame(frame)
+    while inner is not None and (outer := kernel_frame(inner.f_back)) is not None:
+        text += f", called at {Site(None, outer.f_code, outer.f_lineno)}"
+        inner = outer
+    return text
+
+
 def site_of(thread: Any, frame: FrameType | None) -> Site:
     """The statement that `thread` executes, from its innermost frame."""
     instruction = ""

@@ -460,3 +460,19 @@ def test_another_gpu_than_the_current_one():
         assert_product(Torch().host(c), a, b)
         with pytest.raises(ValueError, match="a and b must be on one GPU; got GPU 0 and GPU 1"):
             matmul(Torch().make(a), Torch().make(b).to("cuda:1"))
+
+
+def test_a_glance_tells_geometries_apart():
+    torch = pytest.importorskip("torch")
+    memory = torch.from_numpy(normal((64, 128))).cuda()
+    x = torch.from_numpy(normal((48, 64), seed=1)).cuda()
+    for a in (memory[:, :64], memory[:, 64:], memory.view(128, 64)[:64], memory[::2, :64], memory[:32, :64]) * 2:
+        c = matmul(a, x.T)
+        assert_product(c.cpu().numpy(), a.cpu().numpy(), x.T.cpu().numpy())
+        out = torch.full_like(c, float("nan"))
+        assert matmul(a, x.T, out=out) is out
+        assert torch.equal(out, c)
+    with pytest.raises(ValueError, match="out must not overlap a"):
+        matmul(memory[:, :64], x.T, out=memory[:, 16:64])
+    with pytest.raises(TypeError, match="requires a gradient"):
+        matmul(memory[:, :64].detach().requires_grad_(), x.T)

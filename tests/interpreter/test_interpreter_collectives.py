@@ -7,6 +7,7 @@ from numba import cuda
 from hopper_numba import interpreter
 from hopper_numba.intrinsics import device_function, mbarrier, wgmma
 from hopper_numba.intrinsics.machine import warp
+from hopper_numba.intrinsics.warp import elect_one
 from hopper_numba.shared import SharedLayout, barriers
 
 SEEDS = range(6)
@@ -84,6 +85,39 @@ def test_one_instruction_at_two_places_is_two():
 
     with pytest.raises(interpreter.DivergenceError):
         run(kernel, np.zeros(64))
+
+
+@cuda.jit(device=True)
+def elected():
+    return elect_one()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_two_calls_of_a_device_function_are_two_places(seed):
+    def kernel(out):
+        t = cuda.threadIdx.x
+        if t < 16:
+            out[t] = elected()
+        else:
+            out[t] = 1 - elected()
+
+    with pytest.raises(interpreter.DivergenceError, match="part of warp 0") as caught:
+        run(kernel, np.zeros(32), threads=32, seed=seed)
+    text = str(caught.value)
+    assert "return elect_one(), called at" in text
+    assert f"called at {__file__}:{kernel.__code__.co_firstlineno + 3}: out[t] = elected()" in text
+    assert "out[t] = 1 - elected()" in text
+
+
+def test_one_call_of_a_device_function_is_one_place_however_often_it_is_reached():
+    def kernel(out):
+        t = cuda.threadIdx.x
+        for _ in range(3):
+            out[t] += elected()
+
+    out = np.zeros(32, np.int64)
+    run(kernel, out, threads=32)
+    assert out.sum() == 3
 
 
 def test_lanes_at_a_barrier_are_named():

@@ -291,6 +291,23 @@ def test_a_block_that_ends_with_a_product_in_flight_is_reported(commit):
         run(kernel)
 
 
+def test_a_product_whose_result_is_dropped_is_reported():
+    def kernel(c):
+        smem = SHARED.open()
+        fill(1)
+        acc = wgmma.zeros(float32, 8)
+        wgmma.mma(smem.a, smem.b.T, acc)
+        acc = wgmma.mma(smem.a, smem.b.T, acc)
+        wgmma.commit_group()
+        acc = wgmma.wait_group(acc, 0)
+        wgmma.for_each_pair(store_pair, acc, (c, 0, 0))
+
+    with pytest.raises(interpreter.UnfinishedError, match=r"given neither to wgmma\.wait_group") as caught:
+        run(kernel, np.zeros((64, 8), np.float32))
+    assert caught.value.line == kernel.__code__.co_firstlineno + 4
+    assert "warp group 0, 128 threads" in str(caught.value)
+
+
 def test_operands_that_nobody_wrote_are_reported():
     def kernel():
         smem = SHARED.open()

@@ -273,3 +273,28 @@ def test_a_local_element_that_was_not_written_is_reported():
 
     with pytest.raises(interpreter.UninitialisedReadError, match=r"\[0, 2\] is read before it is written"):
         run(kernel)
+
+
+def test_functions_of_one_factory_have_static_arrays_of_their_own():
+    def make(value):
+        @cuda.jit(device=True)
+        def part(write):
+            own = cuda.shared.array(4, np.int32)
+            if write:
+                own[cuda.threadIdx.x] = value
+            return own
+
+        return part
+
+    first, second = make(100), make(200)
+
+    def kernel(out):
+        t = cuda.threadIdx.x
+        first(True)
+        second(True)
+        cuda.syncthreads()
+        out[t] = 1000 * first(False)[3 - t] + second(False)[3 - t]  # every call of one function gives one array
+
+    out = np.zeros(4, np.int64)
+    interpreter.run(kernel, (out,), 1, 4)
+    assert (out == 100_200).all()

@@ -7,7 +7,7 @@ import types
 import numba
 import numpy as np
 import pytest
-from numba import cuda, float32, int64, uint32
+from numba import cuda, float32, int32, int64, uint32
 from numba import types as numba_types
 from numba.cuda import atomic, blockDim, grid, laneid, syncthreads, threadIdx
 
@@ -144,6 +144,95 @@ def test_conversions_wrap_as_the_gpu_does():
     out = np.zeros(4, np.int64)
     run(kernel, out, threads=1)
     assert out.tolist() == [2**32 - 1, -(2**63), 3, 1]
+
+
+def test_floats_that_no_integer_has_saturate():
+    def kernel(x, out, small):
+        out[0], out[1], out[2] = int32(x[0]), int32(x[1]), int32(x[2])
+        out[3], out[4], out[5] = uint32(x[2]), int32(3e9), int64(-1e30)
+        out[6] = x[0]
+        for i in range(3):
+            small[i] = x[i]
+        local = cuda.local.array(1, np.int32)
+        local[0] = x[1]
+        out[7] = local[0]
+
+    out, small = np.full(8, -7, np.int64), np.full(3, -7, np.int32)
+    run(kernel, np.array([np.nan, np.inf, -np.inf]), out, small, threads=1)
+    assert out.tolist() == [0, 2**31 - 1, -(2**31), 0, 2**31 - 1, -(2**63), 0, 2**31 - 1]
+    assert small.tolist() == [0, 2**31 - 1, -(2**31)]
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "expected"),
+    [
+        ("log", (0,), -np.inf),
+        ("log", (-1.0,), np.nan),
+        ("log2", (0.0,), -np.inf),
+        ("log1p", (-1.0,), -np.inf),
+        ("exp", (1000,), np.inf),
+        ("exp", (1.0,), math.e),
+        ("sqrt", (-1,), np.nan),
+        ("acos", (2.0,), np.nan),
+        ("atanh", (1.0,), np.inf),
+        ("sin", (np.inf,), np.nan),
+        ("cosh", (1e4,), np.inf),
+        ("floor", (np.inf,), np.inf),
+        ("ceil", (1.5,), 2.0),
+        ("pow", (0.0, -1.0), np.inf),
+        ("pow", (-8.0, 1 / 3), np.nan),
+        ("fmod", (1.0, 0.0), np.nan),
+        ("remainder", (1.0, 0.0), np.nan),
+        ("remainder", (5.0, 3.0), -1.0),
+        ("hypot", (3, 4), 5.0),
+        ("gamma", (0.0,), np.inf),
+        ("gamma", (-1.0,), np.nan),
+        ("gamma", (200.0,), np.inf),
+        ("lgamma", (-1.0,), np.inf),
+        ("ldexp", (1.0, 5000), np.inf),
+    ],
+)
+def test_functions_of_math_give_what_ieee_says(function, args, expected):
+    imported = getattr(math, function)
+
+    def kernel(out):
+        out[0] = getattr(math, function)(*args)
+        out[1] = imported(*args)
+
+    out = np.zeros(2)
+    run(kernel, out, threads=1)
+    assert np.array_equal(out, [expected] * 2, equal_nan=True)
+
+
+def test_functions_of_math_keep_narrow_types_as_numba_does():
+    def kernel(x, out):
+        root, whole = math.sqrt(x[0]), math.sqrt(2)
+        out[0] = root.dtype == np.float32
+        out[1] = whole.dtype == np.float64
+        out[2] = 1.0 / math.sqrt(x[1]) == math.inf
+        out[3] = math.isnan(math.nan) and math.gcd(12, 18) == 6
+
+    out = np.zeros(4)
+    run(kernel, np.array([2, 0], np.float32), out, threads=1)
+    assert out.tolist() == [1, 1, 1, 1]
+
+
+def test_numbers_differ_from_compiled_ones_as_the_documentation_says():
+    def kernel(x, n, out):
+        out[0] = x[0] * 0.1 == np.float32(x[0]) * np.float32(0.1)
+        out[1] = n[0] - n[1] == -1
+        out[2] = int64(2**63 - 1) + int64(1) == 2**63
+        out[3] = 1.0 / (x[0] - x[0]) == math.inf
+        try:
+            out[4] = 1.0 / 0
+        except ZeroDivisionError:
+            out[4] = True
+
+    out = np.zeros(5, bool)
+    run(kernel, np.array([3], np.float32), np.array([1, 2], np.uint32), out, threads=1)
+    assert out.all()
+    for words in ("narrow type", "do not wrap", "difference can be\n  negative", "raises ZeroDivisionError"):
+        assert words in interpreter.__doc__
 
 
 def test_arguments_that_are_no_arrays():

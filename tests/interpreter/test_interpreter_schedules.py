@@ -8,7 +8,7 @@ import pytest
 from numba import cuda
 
 from hopper_numba import interpreter
-from hopper_numba.intrinsics import mbarrier
+from hopper_numba.intrinsics import mbarrier, timer
 from hopper_numba.shared import SharedLayout, barriers
 
 SHARED = SharedLayout(full=barriers(2), empty=barriers(2))
@@ -151,6 +151,71 @@ def test_threads_that_poll_in_vain_are_stuck_too():
 
     text, _ = stuck(kernel, threads=1)
     assert "while not mbarrier.test_wait(smem.full[0], 0):" in text
+
+
+def test_a_thread_that_only_sleeps_or_also_writes_is_not_stuck():
+    def kernel(out):
+        smem = SHARED.open()
+        if cuda.threadIdx.x == 0:
+            mbarrier.init(smem.full[0], 1)
+        cuda.syncthreads()
+        if cuda.threadIdx.x == 0:
+            for _ in range(25_000):
+                timer.nanosleep(1)
+            for i in range(25_000):
+                out[0] = i
+                timer.nanosleep(1)
+            mbarrier.arrive(smem.full[0], 1)
+        elif cuda.threadIdx.x == 1:
+            while not mbarrier.test_wait(smem.full[0], 0):
+                timer.nanosleep(1)
+
+    for threads in (1, 2):
+        out = np.zeros(1, np.int32)
+        interpreter.run(kernel, (out,), 1, threads, dynamic_shared=SHARED.nbytes)
+        assert out[0] == 24_999
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_threads_that_sleep_between_tests_in_vain_are_stuck(seed):
+    def kernel(flag):
+        smem = SHARED.open()
+        if cuda.threadIdx.x == 0:
+            mbarrier.init(smem.full[0], 1)
+        cuda.syncthreads()
+        if cuda.threadIdx.x == 0:
+            while flag[0] == 0:
+                timer.nanosleep(20)
+        else:
+            while not mbarrier.test_wait(smem.full[0], 0):
+                timer.nanosleep(20)
+
+    with pytest.raises(interpreter.DeadlockError):
+        interpreter.run(kernel, (np.zeros(1, np.int32),), 1, 2, dynamic_shared=SHARED.nbytes, seed=seed)
+
+
+def test_blocks_that_have_not_run_are_told_of():
+    def kernel(flags):
+        if cuda.blockIdx.x == 0:
+            while flags[1] == 0:
+                timer.nanosleep(20)
+        flags[cuda.blockIdx.x] = 1
+
+    further = r"further blocks of the grid, 2, have not run: .* run one after another"
+    with pytest.raises(interpreter.DeadlockError, match=further):
+        interpreter.run(kernel, (np.zeros(3, np.int32),), 3, 1)
+    interpreter.run(kernel, (np.zeros(3, np.int32),), 3, 1, cluster=3)
+
+
+def test_no_blocks_are_told_of_where_all_have_begun():
+    def kernel(flags):
+        if cuda.blockIdx.x == 1:
+            while flags[1] == 0:
+                timer.nanosleep(20)
+
+    with pytest.raises(interpreter.DeadlockError) as caught:
+        interpreter.run(kernel, (np.zeros(3, np.int32),), 2, 1)
+    assert "further blocks" not in str(caught.value)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -91,9 +91,28 @@ def test_an_unknown_proxy():
 
 
 def test_a_second_declaration():
+    def other(count: u32) -> None:
+        """Sleep."""
+        machine().sleep(count)
+
     declare(good)
+    other.__name__ = "good"
     with pytest.raises(TypeError, match=r"test_declarations.good is declared twice"):
-        declare(good)
+        declare(other)
+    with pytest.raises(TypeError, match=r"timer.nanosleep is declared twice"):
+        declare(timer.nanosleep.meaning, "nanosleep.u32 {nanoseconds};")
+
+
+def test_a_declaration_run_again_replaces_itself_as_in_a_notebook():
+    declare(good)
+    again = declare(good, "nanosleep.u32  {count};")
+    assert REGISTRY["test_declarations.good"] is again
+
+
+def test_what_code_depends_on_is_the_same_in_every_process():
+    instruction = declare(good)
+    for text in (repr(i.emitted_from[-1]) for i in (instruction, *REGISTRY.values())):
+        assert " at 0x" not in text
 
 
 def test_what_a_generator_makes_has_its_own_name_and_a_docstring_that_reads_well():
