@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import statistics
+import threading
 import time
 from collections.abc import Callable
 from importlib.metadata import version
@@ -79,17 +80,22 @@ def burst(call: Callable[[], Any], cooldown: float) -> float:
 
 
 def sustained(call: Callable[[], Any], once: float) -> tuple[float, dict[str, float]]:
-    """Mean time over 2 seconds without a pause, and the clock and power at the end of it."""
+    """Mean time over 2 seconds without a pause, and the clock and power in their second half."""
     count = max(1, round(SUSTAINED_SECONDS / once))
-    start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    start.record()
-    for _ in range(count):
-        call()
-    stop.record()
-    time.sleep(0.8 * SUSTAINED_SECONDS)
-    state = board_state()
-    stop.synchronize()
-    return start.elapsed_time(stop) / 1e3 / count, state
+    samples: list[dict[str, float]] = []
+    is_over = threading.Event()
+
+    def watch() -> None:
+        while not is_over.wait(0.05):
+            samples.append(board_state())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    mean = seconds(call, count)
+    is_over.set()
+    watcher.join()
+    late = samples[len(samples) // 2 :]
+    return mean, {name: statistics.median(sample[name] for sample in late) for name in late[0]}
 
 
 def compare(problem: Problem, name: str, call: Callable[[], Any], repeats: int, cooldown: float) -> dict[str, Any]:

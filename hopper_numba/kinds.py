@@ -88,7 +88,7 @@ class Kind:
         except (BufferError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
             raise TypeError(f"{name}, a {_type_name(obj)}, cannot be read as GPU memory: {error}") from error
 
-    def glance(self, obj: Any) -> tuple | None:
+    def glance(self, obj: Any) -> tuple[int, tuple] | None:
         """The address, and what tells the geometry in the library's own terms; None: only `view` tells.
 
         Cheaper than `view`, for arrays in GPU memory that nothing speaks against.
@@ -140,8 +140,8 @@ class OwnKind(Kind):
 
     waits = False  # freeing a DeviceArray's memory waits for the device
 
-    def glance(self, obj: Any) -> tuple | None:
-        return None if obj.device is None else (obj.ptr, obj.shape, obj.strides, obj.dtype, obj.device)
+    def glance(self, obj: Any) -> tuple[int, tuple] | None:
+        return None if obj.device is None else (obj.ptr, (obj.shape, obj.strides, obj.dtype, obj.device))
 
     def view(self, obj: Any, name: str, stream: int) -> HostArray | DeviceArray:
         return obj
@@ -203,10 +203,10 @@ class TorchKind(Kind):
             obj,
         )
 
-    def glance(self, obj: Any) -> tuple | None:
+    def glance(self, obj: Any) -> tuple[int, tuple] | None:
         if obj.requires_grad or not obj.is_cuda or obj.is_neg() or obj.layout is not self.strided:
             return None
-        return obj.data_ptr(), obj.shape, obj.stride(), obj.dtype, obj.get_device()
+        return obj.data_ptr(), (obj.shape, obj.stride(), obj.dtype, obj.get_device())
 
     def _check(self, obj: Any, name: str, dtype: np.dtype | None) -> np.dtype:
         if obj.layout is not self.strided:

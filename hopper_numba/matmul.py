@@ -6,6 +6,7 @@ the layout, the tensor maps and the launch, is in the plan, so that a warm call 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any
 
@@ -27,12 +28,13 @@ from hopper_numba.matmul_checks import (
     check_product,
 )
 from hopper_numba.stages import v0_tma, v1_wgmma
-from hopper_numba.streams import on_device, order, stream_handle, stream_of
+from hopper_numba.streams import is_current, on_device, order, stream_handle, stream_of
 from hopper_numba.tensor_map import TensorMap
 
 STAGES = {"v0": v0_tma, "v1": v1_wgmma}
 """The stages by name; each module's `build` makes the stage for a dtype."""
 
+UNCHANGED = contextlib.nullcontext()
 PLANS, LAUNCHES = 256, 8  # plans kept for each thread, launches of a plan on streams and to layouts of the result
 
 
@@ -107,7 +109,7 @@ def _matmul(stage: str, a: Any, b: Any, out: Any, stream: Any) -> Any:
     if first is not None and second is not None:
         a_ptr, b_ptr = first[0], second[0]
         if not (a_ptr | b_ptr) % ALIGNMENT and interpreter.active() is None and _on_gpu(c):
-            plan = _plans.glanced.get((stage, first[1:], second[1:]))
+            plan = _plans.glanced.get((stage, first[1], second[1]))
     if plan is None:
         x, y = a_kind.view(a, "matmul: a", handle), b_kind.view(b, "matmul: b", handle)
         if interpreter.active() is not None:
@@ -116,10 +118,10 @@ def _matmul(stage: str, a: Any, b: Any, out: Any, stream: Any) -> Any:
             x, y = _to_gpu((a_kind, x), (b_kind, y), (c_kind, c), handle)
         plan, a_ptr, b_ptr = _find_plan(stage, x, y), x.ptr, y.ptr
         if first is not None and second is not None:
-            _plans.remember((stage, first[1:], second[1:]), plan)
+            _plans.remember((stage, first[1], second[1]), plan)
     if c is not None:
         plan.check_out(c, a_ptr, b_ptr)
-    with on_device(plan.device):
+    with UNCHANGED if is_current(plan.device) else on_device(plan.device):
         for other in others:
             order(other, handle, plan.device)
         if c is None:

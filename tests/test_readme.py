@@ -1,5 +1,6 @@
 """What the README and the guide show runs, and says what it shows."""
 
+import json
 import re
 from pathlib import Path
 
@@ -37,3 +38,15 @@ def test_the_deadlock_is_reported_as_shown(tmp_path):
     with pytest.raises(DeadlockError) as caught:
         execute(kernel.replace("smem.rows.nbytes", "2 * smem.rows.nbytes"), tmp_path)
     assert str(caught.value).replace(f"{tmp_path}/", "").strip() == shown.strip()
+
+
+def test_the_measured_table_is_that_of_the_results():
+    results = json.loads((README.parent / "benchmarks/results/h200-stages.json").read_text())
+    for row in results["rows"]:
+        cells = (
+            f"{row['tflops']:.0f} | {row['ratio']:.2f} | {row['sustained_ratio']:.2f} | {row['max_error']:.3f} | "
+            f"{row['cublas_max_error']:.3f} |"
+        )
+        assert cells in README.read_text()
+    assert results["environment"]["board"] in README.read_text()
+    assert results["environment"]["driver"] in README.read_text()
