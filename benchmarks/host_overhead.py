@@ -1,58 +1,74 @@
 """Host time of a warm call on small Torch tensors: what Python and the launch cost while the GPU keeps up.
 
-Run on a machine with a Hopper GPU and Torch: ``python benchmarks/host_overhead.py``.
+    python benchmarks/host_overhead.py benchmarks/results/h200-host-overhead.json
+
+Hosts differ more than boards, and one host from minute to minute: `torch.empty` and `torch.mm`, measured in turn with
+ours, say how fast this one was.
 """
 
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
 import statistics
+import subprocess
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import torch
+from measure import environment
 
 from hopper_numba import matmul_v1
 
-SIZE, CALLS, REPEATS = 256, 200, 50
+SIZE, CALLS, REPEATS = 256, 100, 30
 
 
-def microseconds(function):
-    """Median over repeats of the mean host time of a call; the GPU is idle when a repeat begins."""
-    for _ in range(CALLS):
-        function()
-    found = []
-    for _ in range(REPEATS):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for _ in range(CALLS):
-            function()
-        found.append((time.perf_counter() - begin) / CALLS * 1e6)
-    torch.cuda.synchronize()
-    return statistics.median(found)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("json", type=Path, help="the file to write")
+    parser.add_argument("--commit", help="what was measured; asked of git unless given")
+    options = parser.parse_args()
+    commit = options.commit or subprocess.check_output(["git", "rev-parse", "HEAD"], text=True).strip()
 
-
-def main():
     new = lambda: torch.randn(SIZE, SIZE, device="cuda").half()  # noqa: E731
-    operands = [(new(), new().T) for _ in range(64)]
-    a, b = operands[0]
-    out = torch.empty_like(a)
-    turn = iter(range(10**9))
-    empty = microseconds(lambda: torch.empty(SIZE, SIZE, device="cuda", dtype=torch.float16))
-
-    def next_pair():
-        return operands[next(turn) % len(operands)]
-
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {SIZE} x {SIZE} x {SIZE} float16, us a call")
-    rows = {
+    pairs = [(new(), new().T) for _ in range(64)]
+    (a, b), out, turn = pairs[0], torch.empty(SIZE, SIZE, device="cuda", dtype=torch.float16), itertools.cycle(pairs)
+    calls: dict[str, Callable[[], Any]] = {
         "matmul_v1, unchanged arrays": lambda: matmul_v1(a, b),
         "matmul_v1, unchanged arrays, out=": lambda: matmul_v1(a, b, out=out),
-        "matmul_v1, new arrays each call": lambda: matmul_v1(*next_pair()),
-        "matmul_v1, new arrays each call, out=": lambda: matmul_v1(*next_pair(), out=out),
+        "matmul_v1, new arrays each call": lambda: matmul_v1(*next(turn)),
         "torch.mm": lambda: torch.mm(a, b),
         "torch.mm, out=": lambda: torch.mm(a, b, out=out),
+        "torch.empty": lambda: torch.empty(SIZE, SIZE, device="cuda", dtype=torch.float16),
     }
-    print(f"{'torch.empty alone':<40}{empty:6.1f}")
-    for name, function in rows.items():
-        print(f"{name:<40}{microseconds(function):6.1f}")
-    with torch.cuda.stream(torch.cuda.Stream()):
-        print(f"{'matmul_v1, unchanged, on a side stream':<40}{microseconds(lambda: matmul_v1(a, b)):6.1f}")
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for _, (name, call) in itertools.product(range(REPEATS), calls.items()):
+        found[name].append(microseconds(call))
+    rows = [
+        {"name": name, "min_us": min(times), "median_us": statistics.median(times)} for name, times in found.items()
+    ]
+    for row in rows:
+        print(f"{row['name']:<36}{row['min_us']:6.1f} us at least, {row['median_us']:6.1f} us in the median")
+    size = f"{SIZE} x {SIZE} x {SIZE} float16"
+    options.json.write_text(
+        json.dumps({"environment": environment(commit), "size": size, "rows": rows}, indent=1) + "\n"
+    )
+
+
+def microseconds(call: Callable[[], Any]) -> float:
+    """Mean host time of a warm call, from an idle GPU on."""
+    for _ in range(20):
+        call()
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for _ in range(CALLS):
+        call()
+    elapsed = time.perf_counter() - begin
+    torch.cuda.synchronize()
+    return elapsed / CALLS * 1e6
 
 
 if __name__ == "__main__":
