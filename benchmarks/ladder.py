@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 import torch
-from measure import Problem, compare, environment
+from measure import BURST, SUSTAINED_SECONDS, Problem, compare, environment
 
 import hopper_numba
 from hopper_numba.matmul import STAGES
@@ -43,7 +43,11 @@ def main() -> None:
             f"{row['mean_error']:.6f} mean (cuBLAS {row['cublas_max_error']:.4f}, {row['cublas_mean_error']:.6f})",
             flush=True,
         )
-    options.json.write_text(json.dumps({"environment": environment(commit), "rows": rows}, indent=1) + "\n")
+    conditions = environment(commit) | {
+        "burst": f"{BURST} products after a cooldown of {options.cooldown} s, {options.repeats} times",
+        "sustained": f"{SUSTAINED_SECONDS} s without a pause",
+    }
+    options.json.write_text(json.dumps({"environment": conditions, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

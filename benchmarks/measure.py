@@ -91,9 +91,11 @@ def sustained(call: Callable[[], Any], once: float) -> tuple[float, dict[str, fl
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    mean = seconds(call, count)
-    is_over.set()
-    watcher.join()
+    try:
+        mean = seconds(call, count)
+    finally:
+        is_over.set()
+        watcher.join()
     late = samples[len(samples) // 2 :]
     return mean, {name: statistics.median(sample[name] for sample in late) for name in late[0]}
 
@@ -152,7 +154,5 @@ def environment(commit: str) -> dict[str, Any]:
         "cuda": torch.version.cuda,
         "versions": {name: version(name) for name in VERSIONED},
         "inputs": "N(0, 1), seed 0",
-        "burst": f"{BURST} products after a cooldown",
-        "sustained": f"{SUSTAINED_SECONDS} s without a pause",
         "commit": commit,
     }

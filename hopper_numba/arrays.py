@@ -77,7 +77,7 @@ class ArrayView:
 
     def __repr__(self) -> str:
         place = "host" if self.device is None else f"GPU {self.device}"
-        return f"{type(self).__name__}({self.ptr:#x} on {place}, {self.shape}, strides {self.strides}, {self.dtype})"
+        return f"array({self.ptr:#x} on {place}, {self.shape}, strides {self.strides}, {self.dtype})"
 
 
 class HostArray(ArrayView):

@@ -160,7 +160,8 @@ class HopperKernel(CUDADispatcher):
         numba.core.errors.NumbaError
             For what else Numba cannot compile.
         TypeError, ValueError
-            If `sig` is none for this kernel; if its registers or shared memory exceed what an SM has.
+            If `sig` is none for this kernel; if its shared memory exceeds 227 KiB; if its warp groups' registers exceed
+            what the block has at launch, or are not stated.
         """
         signature = self._signature(sig)
         if signature not in self.compiled:

@@ -60,7 +60,8 @@ def matmul(a: Any, b: Any, out: Any = None, *, stream: Any = None) -> Any:
     Returns
     -------
     array of shape (M, N)
-        `out`, or a new array of the kind and dtype of `a`; a `DeviceArray` for kinds that only a protocol is known of.
+        `out`, or a new array of the kind and dtype of `a`; of kinds that only a protocol is known of, a `DeviceArray`,
+        or NumPy's in host memory.
         Products are added in float32 and rounded once.
 
     Raises

@@ -166,7 +166,10 @@ def _check_array(array: Any, tile: Tile) -> None:
     if array.dtype != tile.dtype:
         raise TypeError(f"TensorMap: array and tile must have one dtype; got {array.dtype} and {tile.dtype}")
     if len(shape) != len(tile.shape):
-        raise ValueError(f"TensorMap: array must have {len(tile.shape)} dimensions, as {tile} has; got shape {shape}")
+        hint = ". A map for the stages of a ring takes the tile of one stage" if len(shape) < len(tile.shape) else ""
+        raise ValueError(
+            f"TensorMap: array must have {len(tile.shape)} dimensions, as {tile} has; got shape {shape}{hint}"
+        )
     if not all(1 <= extent <= 1 << 32 for extent in shape):
         raise ValueError(f"TensorMap: every dimension of array must be 1 to 2**32; got shape {shape}")
     if array.ptr % 16:
