@@ -11,7 +11,8 @@ import pytest
 from hopper_numba import interpret, matmul, matmul_checks, matmul_v0, matmul_v1
 from hopper_numba.arrays import ArrayView, DeviceArray, HostArray
 from hopper_numba.device import why_no_hopper
-from hopper_numba.kinds import view
+from hopper_numba.kinds import kind_of, view
+from hopper_numba.tensor_map import TensorMap
 
 module = sys.modules["hopper_numba.matmul"]  # the package's attribute of that name is the function
 
@@ -326,6 +327,33 @@ def test_only_addresses_that_change_are_replaced(launches, monkeypatch):
         ((grid, None, 7), 4096, 32),
         ((grid, None, 0), 4096, 32),
     ]
+
+
+def test_a_known_geometry_is_told_at_a_glance(launches, monkeypatch):
+    monkeypatch.setattr(module, "is_current", lambda device: True)
+    moved, viewed = [], []
+    monkeypatch.setattr(TensorMap, "move_to", lambda tensor_map, address: moved.append(address))
+    a, b, c = on_gpu((24, 32), 1024), on_gpu((40, 32), 8192).T, on_gpu((24, 40), 16384)
+    kind = kind_of(a)
+    plain = kind.view
+    monkeypatch.setattr(kind, "view", lambda obj, *rest: viewed.append(obj) or plain(obj, *rest))
+    assert matmul(a, b, out=c) is c
+    assert viewed[:3] == [c, a, b]
+    viewed.clear()
+    other = on_gpu((24, 32), 4096)
+    assert matmul(other, b, out=c) is c
+    assert viewed == [c]
+    assert moved == [4096]
+    assert launches == [(((24, 40), None, 0), 16384, 32)] * 2
+    with pytest.raises(ValueError, match="out must not overlap a"):
+        matmul(on_gpu((24, 32), 16384), b, out=c)
+    with pytest.raises(ValueError, match="a must begin at a multiple of 16 bytes"):
+        matmul(on_gpu((24, 32), 1032), b, out=c)
+    with pytest.raises(ValueError, match="out must begin at a multiple of 16 bytes"):
+        matmul(a, b, out=on_gpu((24, 40), 16392))
+    with interpret(), pytest.raises(TypeError, match="a is on GPU 0"):
+        matmul(a, b, out=c)
+    assert len(launches) == 2
 
 
 def test_a_misaligned_address_is_refused_by_a_known_plan(launches):
