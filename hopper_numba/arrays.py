@@ -111,14 +111,7 @@ class DeviceArray(ArrayView):
         owner: Any = None,
         stream: int | None = None,
     ) -> None:
-        # as the base class does, without a second call
-        self.ptr = ptr
-        self.shape = shape
-        self.strides = strides
-        self.dtype = dtype
-        self.device = device
-        self.readonly = readonly
-        self.owner = owner
+        super().__init__(ptr, shape, strides, dtype, device, readonly, owner)
         self.stream = stream
 
     @property

@@ -13,10 +13,10 @@ from typing import Any
 from cuda.bindings import driver
 
 from hopper_numba import interpreter
+from hopper_numba.arguments import BoundLaunch
 from hopper_numba.arrays import ArrayView, DeviceArray, HostArray, c_order
 from hopper_numba.copies import scratch, to_device, to_host
 from hopper_numba.device import check, default_device, require_hopper
-from hopper_numba.jit import BoundLaunch
 from hopper_numba.kinds import Kind, kind_of
 from hopper_numba.matmul_checks import (
     ALIGNMENT,

@@ -31,6 +31,7 @@ LAYERS = [
     ("copies",),
     ("kinds",),
     ("compile", "tensor_map"),
+    ("arguments",),
     ("jit",),
     ("stages", "gemm"),
     ("matmul_checks",),
