@@ -101,8 +101,7 @@ class BoundLaunch:
 
     def __call__(self) -> None:
         (status,) = driver.cuLaunchKernel(*self._call)
-        if status:
-            check(status, "cuLaunchKernel")
+        check(status, "cuLaunchKernel")
 
 
 def _in_memory(value: Any) -> Any:

@@ -271,7 +271,7 @@ def compile_kernel(
             cache = None
     compiled = _stored(cache, key) if cache is not None else None
     if compiled is None:
-        compiled = _compile(function, signature, threads, min_blocks, fastmath)
+        compiled = compile_anew(function, signature, threads, min_blocks, fastmath)
         if cache is not None:
             _store(cache, key, compiled)
     for finding in compiled.findings:
@@ -296,7 +296,8 @@ def _store(cache: FileStreamProgramCache, key: str, compiled: Compiled) -> None:
 
 
 @global_compiler_lock
-def _compile(function: FunctionType, signature: tuple, threads: int, min_blocks: int, fastmath: bool) -> Compiled:
+def compile_anew(function: FunctionType, signature: tuple, threads: int, min_blocks: int, fastmath: bool) -> Compiled:
+    """As `compile_kernel`, past the disk cache and without a word of what ptxas found."""
     with _hopper_target(), warnings.catch_warnings():
         # libNVVM drops what it warns about
         warnings.simplefilter("error", NvvmWarning)

@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from hopper_numba.device import HOPPER, describe, find_gpus, why_no_hopper
+from hopper_numba.device import describe, find_gpus, why_no_hopper
 
 DISTRIBUTION = "hopper-numba"
 LIBRARIES = {"libNVVM": "nvvm", "nvJitLink": "nvJitLink", "NVRTC": "nvrtc", "CUDA runtime": "cudart"}
@@ -198,15 +198,12 @@ def _import_interpreter() -> None:
 
 def _compile_empty_kernel() -> None:
     """Go the way every kernel goes: LTO-IR from libNVVM, a cubin from nvJitLink. Parts that do not fit fail here."""
-    from cuda.core import Linker, LinkerOptions, ObjectCode
-    from numba import cuda
+    from hopper_numba.compile import compile_anew
 
     def empty() -> None:
         return
 
-    ltoir, _ = cuda.compile(empty, (), cc=(*HOPPER, "a"), output="ltoir", device=False, abi="numba")
-    options = LinkerOptions(arch="sm_90a", link_time_optimization=True)
-    Linker(ObjectCode.from_ltoir(ltoir), options=options).link("cubin")
+    compile_anew(empty, (), threads=32, min_blocks=1, fastmath=False)
 
 
 def _pip_install(*arguments: str) -> str:

@@ -24,16 +24,12 @@ from hopper_numba.arguments import ADDRESS, BoundLaunch, as_parameters
 from hopper_numba.compile import Compiled, Resources, compile_kernel
 from hopper_numba.device import check, current_device, require_hopper
 from hopper_numba.diagnosis import explain
-from hopper_numba.shared import SharedLayout
+from hopper_numba.shared import SHARED_NBYTES, SharedLayout
 from hopper_numba.streams import on_device, stream_handle
 from hopper_numba.tensor_map import TensorMap
 
-SHARED_NBYTES = 227 * 1024
-"""Bytes of shared memory that a block of compute capability 9.0 may have (CUDA C++ Programming Guide)."""
-
-
 GRID = (2**31 - 1, 65535, 65535)
-"""Blocks along x, y and z that a launch may have, likewise."""
+"""Blocks along x, y and z that a launch may have (CUDA C++ Programming Guide, "Compute Capabilities")."""
 
 
 def jit(

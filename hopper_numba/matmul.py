@@ -6,7 +6,6 @@ the layout, the tensor maps and the launch, is in the plan, so that a warm call 
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from typing import Any
 
@@ -28,13 +27,12 @@ from hopper_numba.matmul_checks import (
     check_product,
 )
 from hopper_numba.stages import v0_tma, v1_wgmma
-from hopper_numba.streams import is_current, on_device, order, stream_handle, stream_of
+from hopper_numba.streams import on_device, order, stream_handle, stream_of
 from hopper_numba.tensor_map import TensorMap
 
 STAGES = {"v0": v0_tma, "v1": v1_wgmma}
 """The stages by name; each module's `build` makes the stage for a dtype."""
 
-UNCHANGED = contextlib.nullcontext()
 PLANS, LAUNCHES = 256, 8  # plans kept for each thread, launches of a plan on streams and to layouts of the result
 
 
@@ -122,7 +120,7 @@ def _matmul(stage: str, a: Any, b: Any, out: Any, stream: Any) -> Any:
             _plans.remember((stage, first[1], second[1]), plan)
     if c is not None:
         plan.check_out(c, a_ptr, b_ptr)
-    with UNCHANGED if is_current(plan.device) else on_device(plan.device):
+    with on_device(plan.device):
         for other in others:
             order(other, handle, plan.device)
         if c is None:

@@ -7,11 +7,15 @@ import dataclasses
 from hopper_numba.intrinsics.tiles import Barriers, Shared, barriers, tile
 from hopper_numba.intrinsics.types import SharedView
 
-__all__ = ["Barriers", "SharedLayout", "barriers", "tile"]
+__all__ = ["SHARED_NBYTES", "Barriers", "SharedLayout", "barriers", "tile"]
 
 RESERVED = {"open", *(field.name for field in dataclasses.fields(SharedView))}
 RESERVED |= {name for name in vars(SharedView) if not name.startswith("_")}
 """What a view has itself, and so hides a member of that name."""
+
+
+SHARED_NBYTES = 227 * 1024
+"""Bytes of shared memory that a block of compute capability 9.0 may have (CUDA C++ Programming Guide)."""
 
 
 class SharedLayout(Shared):

@@ -50,14 +50,6 @@ def order(before: int, after: int, device: int | None) -> None:
             stream_of(after).wait(stream_of(before))
 
 
-def is_current(device: int | None) -> bool:
-    """Whether a GPU is the thread's current one, or none is asked for."""
-    if device is None:
-        return True
-    status, current = driver.cuCtxGetDevice()
-    return not status and int(current) == device
-
-
 class on_device:
     """Makes a GPU the thread's current one within a with statement.
 
@@ -73,9 +65,11 @@ class on_device:
         self.device, self.previous = device, None
 
     def __enter__(self) -> None:
-        if not is_current(self.device):
-            self.previous = driver.cuCtxGetCurrent()[1]
-            Device(self.device).set_current()
+        if self.device is not None:
+            status, current = driver.cuCtxGetDevice()
+            if status or int(current) != self.device:
+                self.previous = driver.cuCtxGetCurrent()[1]
+                Device(self.device).set_current()
 
     def __exit__(self, kind: type | None, value: BaseException | None, traceback: TracebackType | None) -> None:
         if self.previous is not None and int(self.previous):

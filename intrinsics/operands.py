@@ -74,7 +74,7 @@ class Operand:
 
 @dataclasses.dataclass(frozen=True)
 class Integer(Operand):
-    """An integer in a register, as PTX's .u16, .u32, .u64 and .s32; wider run-time integers keep their low bits."""
+    """An integer in a register, as PTX's .u32, .u64 and .s32; wider run-time integers keep their low bits."""
 
     name: str
     numba: types.Type
@@ -390,7 +390,6 @@ class Accumulators(Operand):
         return value
 
 
-u16 = Integer("u16", types.uint16, "h")
 u32 = Integer("u32", types.uint32, "r")
 u64 = Integer("u64", types.uint64, "l")
 s32 = Integer("s32", types.int32, "r")

@@ -46,7 +46,8 @@ class DeviceFunction:
         chapter = meaning.__module__.rpartition(".")[2]
         functools.update_wrapper(self, meaning)
         self.name = f"{chapter}.{meaning.__name__}"
-        self.parameters = inspect.signature(meaning, eval_str=True).parameters
+        self.signature = inspect.signature(meaning, eval_str=True)
+        self.parameters = self.signature.parameters
 
         def definition(typingctx: Any, *args: Any, **kwargs: Any) -> Any:
             try:
@@ -78,7 +79,7 @@ class DeviceFunction:
     def bind(self, args: tuple, kwargs: dict[str, Any]) -> inspect.BoundArguments:
         """The arguments by name. Raises `Refused` where they do not fit."""
         try:
-            return inspect.signature(self.meaning).bind(*args, **kwargs)
+            return self.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise Refused(f"{error}; it is {self.name}({', '.join(self.parameters)})") from None
 
@@ -128,7 +129,7 @@ class Instruction(DeviceFunction):
         self.threads, self.proxy = properties.pop("threads"), properties.pop("proxy")
         self.pure, self.no_effect = properties.pop("pure"), properties.pop("no_effect")
         super().__init__(meaning, self._define)
-        returned = inspect.signature(meaning, eval_str=True).return_annotation
+        returned = self.signature.return_annotation
         self.result = (
             Nothing()
             if returned in (None, inspect.Signature.empty)

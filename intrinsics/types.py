@@ -28,7 +28,7 @@ from .tiles import Shared, Term, Tile
 OPENED = "hopper_numba_shared_"
 """The symbol of dynamic shared memory in a kernel that opens a layout, but for the bytes that it takes."""
 
-i1, i16, i32, i64 = ir.IntType(1), ir.IntType(16), ir.IntType(32), ir.IntType(64)
+i32, i64 = ir.IntType(32), ir.IntType(64)
 
 
 # Descriptions, captured by a kernel's closure ------------------------------------------------------------------------
@@ -244,18 +244,18 @@ def lower_address(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     description, (base, *indices) = sig.args[0].description, args
     _, terms = description.address()
     if description.sliced or len(indices) == 1:
-        return swizzle(builder, offset(builder, base, terms, indices), description)
+        address = offset(builder, base, terms, indices)
+        return builder.xor(address, flips(builder, address, description))
     # of a whole tile only the row flips bits, and only of the column: most of it is the same throughout a loop
     row, column = (offset(builder, i32(0), [t], [i]) for t, i in zip(terms, indices, strict=True))
     if description.transposed:
         row, column = column, row
-    flipped = builder.lshr(builder.and_(row, i32(description.swizzle_mask)), i32(3))
-    return builder.add(builder.add(base, row), builder.xor(column, flipped))
+    return builder.add(builder.add(base, row), builder.xor(column, flips(builder, row, description)))
 
 
-def swizzle(builder: Any, address: Any, description: Tile) -> Any:
-    """Emit what `Tile.swizzled` computes."""
-    return builder.xor(address, builder.lshr(builder.and_(address, i32(description.swizzle_mask)), i32(3)))
+def flips(builder: Any, address: Any, description: Tile) -> Any:
+    """Emit the bits that `Tile.swizzled` flips."""
+    return builder.lshr(builder.and_(address, i32(description.swizzle_mask)), i32(3))
 
 
 @lowering.lower("SharedView.part", SharedViewType, types.VarArg(types.Any))

@@ -218,8 +218,8 @@ VECTOR = types.Array(types.float32, 1, "C")
 
 @pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: b"", lambda data: b"x" * 99])
 def test_a_damaged_entry_is_compiled_again(cache, damage, monkeypatch):
-    compiled, plain = [], route._compile
-    monkeypatch.setattr(route, "_compile", lambda *args: compiled.append(args) or plain(*args))
+    compiled, plain = [], route.compile_anew
+    monkeypatch.setattr(route, "compile_anew", lambda *args: compiled.append(args) or plain(*args))
     route.compile_kernel(one.py_func, (VECTOR,), 32)
     (entry,) = [path for path in cache.rglob("*") if path.is_file() and path.stat().st_size > 1000]
     entry.write_bytes(damage(entry.read_bytes()))
@@ -246,8 +246,8 @@ PROGRAM = """
     import hopper_numba.compile as route
 
     compiled = []
-    plain = route._compile
-    route._compile = lambda *args: compiled.append(1) or plain(*args)
+    plain = route.compile_anew
+    route.compile_anew = lambda *args: compiled.append(1) or plain(*args)
 
     OFFSET = {offset}
 

@@ -12,11 +12,11 @@ from typing import Any, cast
 import numpy as np
 
 from hopper_numba.intrinsics.machine import is_running, running
+from hopper_numba.shared import SHARED_NBYTES
 
 from .arrays import GlobalArray
 from .cuda_namespace import CudaNamespace
 from .machine import Machine
-from .memory import LIMIT
 from .rewrite import Rewriter
 from .scalars import loaded
 from .settings import active
@@ -64,8 +64,8 @@ def run(
         raise ValueError(f"block must have at most 1024 threads; got {threads}")
     if any(g % c for g, c in zip(shape, together, strict=True)):
         raise ValueError(f"grid must be whole clusters of {together}; got {shape}")
-    if not 0 <= dynamic_shared <= LIMIT:
-        raise ValueError(f"dynamic_shared must be 0 to {LIMIT} bytes; got {dynamic_shared}")
+    if not 0 <= dynamic_shared <= SHARED_NBYTES:
+        raise ValueError(f"dynamic_shared must be 0 to {SHARED_NBYTES} bytes; got {dynamic_shared}")
     settings = active()
     if seed is None:
         seed = settings.seed if settings is not None else 0

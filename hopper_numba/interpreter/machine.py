@@ -186,11 +186,15 @@ class Machine:
 
     # Scheduling -----------------------------------------------------------------------------------------------------
 
-    def step(self) -> None:
-        """Count a step of the running thread: others may run before it."""
+    def tick(self) -> None:
+        """Count a read of the running thread: others may run before it."""
         self.budget -= 1
         if self.budget < 0:
             self.pause()
+
+    def step(self) -> None:
+        """Count a step that is no mere read."""
+        self.tick()
         self.spins = 0
 
     def pause(self) -> None:
@@ -224,9 +228,7 @@ class Machine:
 
     def nanoseconds(self) -> int:
         """The time, which events move on."""
-        self.budget -= 1
-        if self.budget < 0:
-            self.pause()
+        self.tick()
         self.scheduler.now += 1
         return self.scheduler.now
 
@@ -245,9 +247,7 @@ class Machine:
 
     def shared_load(self, address: int, nbytes: int) -> np.ndarray:
         """A copy of bytes of shared memory, at a multiple of their number."""
-        self.budget -= 1
-        if self.budget < 0:
-            self.pause()
+        self.tick()
         return self.thread.block.memory.load(address, nbytes)
 
     def shared_store(self, address: int, data: Any) -> None:
@@ -258,9 +258,7 @@ class Machine:
 
     def global_load(self, element: GlobalElement, nbytes: int) -> np.ndarray:
         """A copy of bytes of an argument."""
-        self.budget -= 1
-        if self.budget < 0:
-            self.pause()
+        self.tick()
         return element.array.load_bytes(element, nbytes)
 
     def global_store(self, element: GlobalElement, data: Any) -> None:

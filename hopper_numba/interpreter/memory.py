@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from hopper_numba.shared import SHARED_NBYTES
+
 from .errors import (
     BarrierError,
     InterpreterError,
@@ -25,7 +27,6 @@ OUTSIDE, WRITTEN, UNWRITTEN, IN_FLIGHT, BARRIER = 0, 1, 2, 4, 8
 """The state of a byte: not the kernel's; written; written by nobody yet; to be written by a TMA load; of a barrier."""
 
 BASE = 1024
-LIMIT = 227 * 1024
 STATIC_LIMIT = 48 * 1024
 
 _WRITTEN = [bytes([WRITTEN]) * n for n in range(257)]
@@ -69,11 +70,11 @@ class SharedMemory:
         """The address of a new static array."""
         address = -(-self._end // alignment) * alignment
         self.static += address + nbytes - self._end
-        if self.static > STATIC_LIMIT or self.static + self.dynamic > LIMIT:
+        if self.static > STATIC_LIMIT or self.static + self.dynamic > SHARED_NBYTES:
             raise self._fault(
                 OutOfBoundsError,
                 f"static shared arrays take {self.static} bytes, beside {self.dynamic} dynamic ones; at most "
-                f"{STATIC_LIMIT} and {LIMIT} in all",
+                f"{STATIC_LIMIT} and {SHARED_NBYTES} in all",
             )
         self.state[address : address + nbytes] = UNWRITTEN
         self._end = address + nbytes
