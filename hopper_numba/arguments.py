@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -65,6 +66,34 @@ def _fitting(value: int) -> int:
     return value
 
 
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """What is launched how: a loaded kernel, its extents, bytes of dynamic shared memory, and a stream's handle."""
+
+    function: driver.CUfunction
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    cluster: tuple[int, ...]
+    shared_nbytes: int
+    stream: int
+
+    def call(self, parameters: int) -> tuple[Callable, tuple]:
+        """The driver's function that launches it, and that function's arguments; `parameters` is their address."""
+        extents = (*self.grid, 1, 1)[:3] + (*self.block, 1, 1)[:3]
+        if math.prod(self.cluster) == 1:
+            return driver.cuLaunchKernel, (self.function, *extents, self.shared_nbytes, self.stream, parameters, 0)
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        cluster = attribute.value.clusterDim
+        cluster.x, cluster.y, cluster.z = (*self.cluster, 1, 1)[:3]
+        config = driver.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = extents[:3]
+        config.blockDimX, config.blockDimY, config.blockDimZ = extents[3:]
+        config.sharedMemBytes, config.hStream = self.shared_nbytes, self.stream
+        config.attrs, config.numAttrs = [attribute], 1
+        return driver.cuLaunchKernelEx, (config, self.function, parameters, 0)
+
+
 class BoundLaunch:
     """A launch with its arguments; calling it launches on its device, which must be the current one.
 
@@ -76,15 +105,11 @@ class BoundLaunch:
         Ordinal.
     """
 
-    __slots__ = ("_addresses", "_call", "_parameters", "_pointers", "device")
+    __slots__ = ("_addresses", "_call", "_launch", "_parameters", "_pointers", "device")
 
     def __init__(
         self,
-        function: driver.CUfunction,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        shared_nbytes: int,
-        stream: int,
+        configuration: Configuration,
         parameters: list[Any],
         addresses: list[int],
         device: int,
@@ -92,15 +117,14 @@ class BoundLaunch:
         self.device, self._addresses = device, addresses
         self._parameters = [_in_memory(value) for value in parameters]
         self._pointers = (ctypes.c_void_p * len(parameters))(*(_pointer(value) for value in self._parameters))
-        extents = (*grid, 1, 1)[:3] + (*block, 1, 1)[:3]
-        self._call = (function, *extents, shared_nbytes, stream, ctypes.addressof(self._pointers), 0)
+        self._launch, self._call = configuration.call(ctypes.addressof(self._pointers))
 
     def replace_address(self, position: int, address: int) -> None:
         """Let the array at this position of the arguments be another of the same shape, strides and dtype."""
         self._parameters[self._addresses[position]].value = address
 
     def __call__(self) -> None:
-        (status,) = driver.cuLaunchKernel(*self._call)
+        (status,) = self._launch(*self._call)
         check(status, "cuLaunchKernel")
 
 

@@ -6,6 +6,7 @@ of shared memory, and is refused before the launch where its budgets cannot hold
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import math
 from types import FunctionType
@@ -13,14 +14,14 @@ from typing import Any
 
 import numpy as np
 from cuda.bindings import driver
-from cuda.core import Kernel, ObjectCode
+from cuda.core import Kernel, LaunchConfig, ObjectCode
 from numba.core.errors import NumbaError
 from numba.cuda import types
 from numba.cuda.dispatcher import CUDADispatcher
 from numba.cuda.extending import typeof_impl
 
 from hopper_numba import interpreter
-from hopper_numba.arguments import ADDRESS, BoundLaunch, as_parameters
+from hopper_numba.arguments import ADDRESS, BoundLaunch, Configuration, as_parameters
 from hopper_numba.compile import Compiled, Resources, compile_kernel
 from hopper_numba.device import check, current_device, require_hopper
 from hopper_numba.diagnosis import explain
@@ -31,12 +32,16 @@ from hopper_numba.tensor_map import TensorMap
 GRID = (2**31 - 1, 65535, 65535)
 """Blocks along x, y and z that a launch may have (CUDA C++ Programming Guide, "Compute Capabilities")."""
 
+CLUSTER = 8
+"""Blocks of a cluster that every Hopper GPU can launch (CUDA C++ Programming Guide, "Thread Block Clusters")."""
+
 
 def jit(
     function: FunctionType | None = None,
     *,
     threads: int,
     shared: SharedLayout | None = None,
+    cluster: int | tuple[int, ...] = 1,
     min_blocks: int = 1,
     registers: tuple[int | None, ...] | None = None,
     fastmath: bool = False,
@@ -51,6 +56,8 @@ def jit(
         Threads of a block, 1 to 1024.
     shared : SharedLayout, optional
         The block's dynamic shared memory, at most 227 KiB.
+    cluster : int or tuple of int
+        Extents of a cluster in blocks, at most 8 blocks in all. A launch's grid is whole clusters.
     min_blocks : int
         Blocks that shall fit on an SM at once: limits the registers of a thread.
     registers : tuple of int or None, optional
@@ -73,6 +80,9 @@ def jit(
         raise ValueError(f"jit: threads must be 1 to 1024; got {threads!r}")
     if isinstance(min_blocks, bool) or not isinstance(min_blocks, int) or not 1 <= min_blocks <= 32:
         raise ValueError(f"jit: min_blocks must be 1 to 32; got {min_blocks!r}")
+    extents = (*_dimensions("jit: cluster", cluster), 1, 1)[:3]
+    if math.prod(extents) > CLUSTER:
+        raise ValueError(f"jit: a cluster has at most {CLUSTER} blocks; got cluster={cluster!r}")
     if shared is not None and not isinstance(shared, SharedLayout):
         raise TypeError(f"jit: shared must be a SharedLayout; got {shared!r}")
     if shared is not None and shared.nbytes > SHARED_NBYTES:
@@ -87,7 +97,7 @@ def jit(
     def decorate(function: FunctionType) -> HopperKernel:
         if not isinstance(function, FunctionType):
             raise TypeError(f"jit: function must be a Python function; got {function!r}")
-        return HopperKernel(function, threads, shared, min_blocks, registers, fastmath)
+        return HopperKernel(function, threads, shared, extents, min_blocks, registers, fastmath)
 
     return decorate(function) if function is not None else decorate
 
@@ -100,6 +110,8 @@ class HopperKernel(CUDADispatcher):
     threads : int
         Threads of a block.
     shared : SharedLayout or None
+    cluster : tuple of int
+        Three extents, in blocks.
     parameters : tuple of str
         The names of its parameters.
     compiled : dict of tuple to Compiled
@@ -111,16 +123,17 @@ class HopperKernel(CUDADispatcher):
         function: FunctionType,
         threads: int,
         shared: SharedLayout | None,
+        cluster: tuple[int, ...],
         min_blocks: int,
         registers: tuple[int | None, ...] | None,
         fastmath: bool,
     ) -> None:
         super().__init__(function, {"fastmath": fastmath})
-        self.threads, self.shared, self.min_blocks, self.registers = threads, shared, min_blocks, registers
+        self.threads, self.shared, self.cluster = threads, shared, cluster
+        self.min_blocks, self.registers = min_blocks, registers
         self.parameters = tuple(inspect.signature(function).parameters)
         self.compiled: dict[tuple, Compiled] = {}
-        self._loaded: dict[tuple, driver.CUfunction] = {}
-        self._modules: list[Kernel] = []  # they unload with their last owner
+        self._loaded: dict[tuple, Kernel] = {}  # modules unload with their last owner
 
     @property
     def shared_nbytes(self) -> int:
@@ -260,18 +273,24 @@ class HopperKernel(CUDADispatcher):
         Parameters
         ----------
         configuration : tuple or int
-            `grid`: an int or a tuple of 1 to 3, in blocks. Alone, a tuple grid is written ``kernel[(x, y),]``.
-            `block`: must be `threads`. `stream`: a handle, or an object with ``__cuda_stream__``.
+            `grid`: an int or a tuple of 1 to 3, in blocks, whole clusters of them. Alone, a tuple grid is written
+            ``kernel[(x, y),]``. `block`: must be `threads`. `stream`: a handle, or an object with ``__cuda_stream__``.
         """
         given = configuration if isinstance(configuration, tuple) else (configuration,)
         if not 1 <= len(given) <= 3:
             raise ValueError(f"{self.__name__}: a launch takes grid, block and stream; got {configuration}")
         grid, block, stream = (*given, None, None)[:3]
-        return Launch(self, _dimensions("grid", grid), self._block(block), stream)
+        return Launch(self, self._grid(grid), self._block(block), stream)
 
     def configure(self, griddim: Any, blockdim: Any = None, stream: Any = None) -> Launch:
         """As ``kernel[griddim, blockdim, stream]``."""
         return self[griddim, blockdim, stream]
+
+    def _grid(self, grid: Any) -> tuple[int, ...]:
+        dimensions = _dimensions("grid", grid)
+        if any(n % of for n, of in zip((*dimensions, 1, 1)[:3], self.cluster, strict=True)):
+            raise ValueError(f"{self.__name__}: grid must be whole clusters of {self.cluster} blocks; got {grid}")
+        return dimensions
 
     def _block(self, block: Any) -> tuple[int, ...]:
         if block is None:
@@ -284,7 +303,27 @@ class HopperKernel(CUDADispatcher):
             )
         return dimensions
 
-    def load(self, signature: tuple, device: int) -> driver.CUfunction:
+    @property
+    def occupancy(self) -> Occupancy:
+        """How many blocks and clusters of the one signature compiled the current GPU runs at once.
+
+        Raises
+        ------
+        RuntimeError
+            If there is no Hopper GPU.
+        """
+        self._only()
+        ordinal = current_device()
+        gpu = require_hopper(ordinal)
+        with on_device(ordinal):
+            loaded = self.load(next(iter(self.compiled)), ordinal)
+            config = LaunchConfig(grid=1, cluster=self.cluster, block=self.threads, shmem_size=self.shared_nbytes)
+            return Occupancy(
+                loaded.occupancy.max_active_blocks_per_multiprocessor(self.threads, self.shared_nbytes),
+                loaded.occupancy.max_active_clusters(config, stream=gpu.default_stream),
+            )
+
+    def load(self, signature: tuple, device: int) -> Kernel:
         """The kernel of a signature, loaded for a device."""
         found = self._loaded.get((signature, device))
         if found is None:
@@ -294,10 +333,24 @@ class HopperKernel(CUDADispatcher):
                 attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 (status,) = driver.cuKernelSetAttribute(attribute, self.shared_nbytes, int(loaded.handle), device)
                 check(status, f"{self.__name__}: cuKernelSetAttribute({self.shared_nbytes})")
-            found = driver.CUfunction(int(loaded.handle))
-            self._loaded[signature, device] = found
-            self._modules.append(loaded)
+            found = self._loaded[signature, device] = loaded
         return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Occupancy:
+    """What a GPU runs of a kernel at once.
+
+    Attributes
+    ----------
+    blocks : int
+        On an SM, whatever the cluster.
+    clusters : int
+        On the whole GPU.
+    """
+
+    blocks: int
+    clusters: int
 
 
 class Launch:
@@ -322,7 +375,8 @@ class Launch:
         """
         kernel = self.kernel
         if interpreter.active() is not None:
-            interpreter.run(kernel.py_func, args, self.grid, self.block, dynamic_shared=kernel.shared_nbytes)
+            nbytes = kernel.shared_nbytes
+            interpreter.run(kernel.py_func, args, self.grid, self.block, dynamic_shared=nbytes, cluster=kernel.cluster)
             return
         bound = self.bind(*args)
         with on_device(bound.device):
@@ -351,8 +405,9 @@ class Launch:
         require_hopper(device)
         stream = 0 if self.stream is None else stream_handle(self.stream)
         with on_device(device):
-            function = kernel.load(tuple(signature), device)
-        return BoundLaunch(function, self.grid, self.block, kernel.shared_nbytes, stream, parameters, addresses, device)
+            function = driver.CUfunction(int(kernel.load(tuple(signature), device).handle))
+        configuration = Configuration(function, self.grid, self.block, kernel.cluster, kernel.shared_nbytes, stream)
+        return BoundLaunch(configuration, parameters, addresses, device)
 
 
 @typeof_impl.register(TensorMap)

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from .operands import Registers, f32, u32
+from .operands import f32, u32
 from .ptx import member, ptx
+from .results import Registers
 from .tiles import HALVES
 
 PURE = "its result depends on its operands only"

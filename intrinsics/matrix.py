@@ -6,9 +6,11 @@ and the next one, in the lower and upper half, of row ``t // 4``.
 
 import numpy as np
 
+from .addresses import SharedAddress
 from .machine import machine, warp
-from .operands import Registers, SharedAddress, Vector, f32, u32
+from .operands import Vector, f32, u32
 from .ptx import member, ptx
+from .results import Registers
 from .tiles import HALVES
 
 FORMS = [(count, trans) for trans in (False, True) for count in (1, 2, 4)]

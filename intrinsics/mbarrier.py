@@ -5,9 +5,11 @@ both zero; the next phase begins at once, with the count it was initialised with
 it waits for: 0 for the first, 1 for the second, 0 again for the third; or the state that an arrival in it returned.
 """
 
+from .addresses import SharedAddress
 from .machine import machine
-from .operands import SharedAddress, predicate, u32, u32_of, u64
+from .operands import u32, u32_of, u64
 from .ptx import member, ptx
+from .results import predicate
 from .tiles import Barriers
 
 MAX_COUNT = 2**20 - 1

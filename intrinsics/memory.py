@@ -5,14 +5,16 @@
 
 import numpy as np
 
-from . import types
+from .addresses import GlobalAddress, view_of_array
 from .machine import machine
-from .operands import GlobalAddress, Refused, Registers, SharedView, Vector, u32, view_of_array
+from .operands import Refused, Vector, u32
 from .ptx import device_function, member, ptx
+from .results import Registers
 from .tiles import Shared
+from .types import SharedView, element_address
 
 
-@device_function(types.element_address)
+@device_function(element_address)
 def address_of(array, indices):
     """The address of an element in global memory, for a load or store of this chapter.
 

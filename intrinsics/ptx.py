@@ -16,11 +16,12 @@ from typing import Any
 from llvmlite import ir
 from numba.cuda.core.errors import NumbaError, NumbaTypeError
 from numba.cuda.extending import infer
-from numba.cuda.types import Function
+from numba.cuda.types import Function, float32, literal, none
 from numba.cuda.typing.templates import infer_global, make_intrinsic_template
 
 from .machine import is_running
-from .operands import Accumulators, Emission, Nothing, Operand, Refused, Registers, Result, Scalar
+from .operands import Emission, Operand, Refused
+from .results import Nothing, Result, Scalar
 
 REGISTRY: dict[str, Instruction] = {}
 """Every declared instruction by its name, such as ``mbarrier.init``."""
@@ -49,9 +50,12 @@ class DeviceFunction:
         self.signature = inspect.signature(meaning, eval_str=True)
         self.parameters = self.signature.parameters
 
+        defaults = {n: _type_of(p.default) for n, p in self.parameters.items() if p.default is not p.empty}
+
         def definition(typingctx: Any, *args: Any, **kwargs: Any) -> Any:
             try:
-                return define(typingctx, **self.bind(args, kwargs).arguments)
+                given = self.bind(args, kwargs).arguments
+                return define(typingctx, **{n: given.get(n, defaults.get(n)) for n in self.parameters})
             except Refused as error:
                 raise NumbaTypeError(f"{self.name}: {error}") from None
 
@@ -153,10 +157,10 @@ class Instruction(DeviceFunction):
             if not isinstance(kind, Operand):
                 raise TypeError(f"{self.name}: the annotation of {name} must be an operand kind; got {kind!r}")
         placeholders = {field for _, field, _, _ in string.Formatter().parse(self.text) if field}
-        written = {"result"} if isinstance(self.result, Scalar | Registers) else set()
+        written = {"result"} if self.result.in_text else set()
         if unknown := placeholders - set(self.operands) - written - set(getattr(self.form, "fields", ())):
             raise TypeError(f"{self.name}: no parameter for the placeholders {sorted(unknown)}")
-        read = {name for name, kind in self.operands.items() if not isinstance(kind, Accumulators)}
+        read = {name for name, kind in self.operands.items() if kind.in_text}
         if unused := (read | written) - placeholders:
             raise TypeError(f"{self.name}: no placeholder for {sorted(unused)}")
         if self.threads not in THREADS:
@@ -212,7 +216,9 @@ class Instruction(DeviceFunction):
         name, values = "", {}
         try:
             if kwargs or len(args) != len(self.operands):
-                args = self.bind(args, kwargs).args
+                bound = self.bind(args, kwargs)
+                bound.apply_defaults()
+                args = bound.args
             for (name, kind), value in zip(self.operands.items(), args, strict=True):
                 values[name] = kind.value(value)
             name = ""
@@ -221,6 +227,13 @@ class Instruction(DeviceFunction):
         except Refused as error:
             raise TypeError(f"{self.name}: {name}{' ' * bool(name)}{error}") from None
         return self.meaning(*values.values())
+
+
+def _type_of(default: Any) -> Any:
+    """The type of a parameter's default, for an argument that is left out."""
+    if default is None:
+        return none
+    return float32 if isinstance(default, float) else literal(default)
 
 
 def _is_declared_again(before: Callable, now: Callable) -> bool:

@@ -1,7 +1,8 @@
 """TMA: bulk copies of tensor tiles by the async proxy (PTX ISA, "Data Movement and Conversion: Tensor copy")."""
 
+from .addresses import Coordinates, Panels, SharedAddress, TensorMapAddress
 from .machine import machine
-from .operands import Coordinates, Immediate, Panels, Refused, SharedAddress, TensorMapAddress, s32
+from .operands import Immediate, Refused, s32
 from .ptx import member, ptx
 from .tiles import Barriers
 

@@ -1,7 +1,7 @@
-"""The values that instructions take, as Numba types: views of shared memory, accumulators, tensor maps.
+"""The values that instructions take, as Numba types: views of shared memory, tensor maps, addresses of elements.
 
-At run time a description is nothing, a view is a 32-bit shared address, an accumulator is its registers and a tensor
-map is the address of a kernel parameter. Types are named by content: names end up in symbols and cache keys.
+At run time a description is nothing, a view is a 32-bit shared address and a tensor map is the address of a kernel
+parameter. Accumulators are in `accumulators.py`. Types are named by content: names end up in symbols and cache keys.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import cuda
 from numba.cuda import types
 from numba.cuda.core.errors import NumbaTypeError
 from numba.cuda.cudadecl import registry as typing_registry
 from numba.cuda.cudaimpl import registry as lowering
-from numba.cuda.extending import core_models, lower_cast, register_model, typeof_impl
-from numba.cuda.typeconv import Conversion
+from numba.cuda.extending import core_models, register_model, typeof_impl
 from numba.cuda.typing.templates import AbstractTemplate, AttributeTemplate, bound_function, signature
 
 from .tiles import Shared, Term, Tile
@@ -83,6 +81,12 @@ def lower_open(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 # Views of shared memory ----------------------------------------------------------------------------------------------
 
 
+MAPPED_SHIFT = 24
+"""An address from ``1 << MAPPED_SHIFT`` on is of another block's memory, when a kernel is interpreted: as on the GPU,
+the block's rank stands above its offset, here plus one.
+"""
+
+
 @dataclasses.dataclass(frozen=True)
 class SharedView:
     """A description and where it lies: what a kernel holds when it is interpreted; `SharedViewType` when compiled.
@@ -91,11 +95,16 @@ class SharedView:
     ----------
     description : Shared
     base : int
-        In bytes, in the shared memory of the block.
+        In bytes, in the shared memory of the block, or of a block of the cluster if it is mapped.
     """
 
     description: Any
     base: int
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether ``cluster.map_shared`` gave it."""
+        return self.base >= 1 << MAPPED_SHIFT
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -165,11 +174,22 @@ def check_integers(
 
 
 class SharedViewType(types.Type):
-    """A 32-bit address in shared memory, of something described."""
+    """A 32-bit address in shared memory, of something described.
 
-    def __init__(self, description: Shared) -> None:
-        self.description = description
-        super().__init__(f"Shared[{description}]")
+    Attributes
+    ----------
+    description : Shared
+    is_mapped : bool
+        Whether it is in the shared memory of a block of the cluster, by ``cluster.map_shared``.
+    """
+
+    def __init__(self, description: Shared, is_mapped: bool = False) -> None:
+        self.description, self.is_mapped = description, is_mapped
+        super().__init__(f"{'ClusterShared' if is_mapped else 'Shared'}[{description}]")
+
+    def of(self, description: Shared) -> SharedViewType:
+        """The type of something within."""
+        return SharedViewType(description, self.is_mapped)
 
 
 @register_model(SharedViewType)
@@ -208,7 +228,7 @@ class SharedAttributes(AttributeTemplate):
         if attr in ty.description.constants:
             return DescriptionAttributes(self.context).generic_resolve(DescriptionType(ty.description), attr)
         found = refuse(ty.description.attribute, attr)
-        return found and SharedViewType(found[0])
+        return found and ty.of(found[0])
 
     @bound_function("SharedView.address")
     def resolve_address(self, ty: SharedViewType, args: tuple, kws: dict) -> Any:
@@ -216,7 +236,7 @@ class SharedAttributes(AttributeTemplate):
             return None
         element, terms = refuse(ty.description.address)
         refuse(check_integers, ty.description, "address", args, (*args, *kws), _integers)
-        return signature(SharedViewType(element), *[types.uint32] * len(terms), recvr=ty)
+        return signature(ty.of(element), *[types.uint32] * len(terms), recvr=ty)
 
     @bound_function("SharedView.part")
     def resolve_part(self, ty: SharedViewType, args: tuple, kws: dict) -> Any:
@@ -229,7 +249,7 @@ class SharedAttributes(AttributeTemplate):
             )
         rows, columns = (a.literal_value for a in args[:2])
         part, _ = refuse(ty.description.part, rows, columns)
-        return signature(SharedViewType(part), *[types.uint32] * 4, recvr=ty)
+        return signature(ty.of(part), *[types.uint32] * 4, recvr=ty)
 
 
 @lowering.lower_getattr_generic(SharedViewType)
@@ -275,7 +295,7 @@ class SharedItem(AbstractTemplate):
             raise NumbaTypeError(f"{view.description} is indexed with integers; got {index}")
         item, _ = refuse(view.description.item, len(indices))
         cast = types.UniTuple(types.uint32, len(indices)) if isinstance(index, types.BaseTuple) else types.uint32
-        return signature(SharedViewType(item), view, cast)
+        return signature(view.of(item), view, cast)
 
 
 @lowering.lower(operator.getitem, SharedViewType, types.Any)
@@ -283,62 +303,6 @@ def lower_item(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     is_tuple = isinstance(sig.args[1], types.BaseTuple)
     indices = [builder.extract_value(args[1], i) for i in range(len(sig.args[1]))] if is_tuple else [args[1]]
     return offset(builder, args[0], sig.args[0].description.item(len(indices))[1], indices)
-
-
-# Accumulators --------------------------------------------------------------------------------------------------------
-
-
-class AccumulatorType(types.Type):
-    """The registers of one thread of a 64 x `n` WGMMA accumulator. In flight, only `wait_group` may take it.
-
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        float32, or float16 packed in pairs.
-    n : int
-    in_flight : bool
-    """
-
-    def __init__(self, dtype: np.dtype, n: int, in_flight: bool) -> None:
-        self.dtype, self.n, self.in_flight = np.dtype(dtype), n, in_flight
-        super().__init__(f"{'InFlight' if in_flight else 'Accumulator'}[{self.dtype}, 64x{n}]")
-
-    @property
-    def registers(self) -> int:
-        """32-bit registers a thread."""
-        return 64 * self.n * self.dtype.itemsize // 4 // 128
-
-    @property
-    def register(self) -> ir.Type:
-        return ir.FloatType() if self.dtype == np.float32 else i32
-
-    @property
-    def constraint(self) -> str:
-        return "f" if self.dtype == np.float32 else "r"
-
-    def as_(self, in_flight: bool) -> AccumulatorType:
-        return AccumulatorType(self.dtype, self.n, in_flight)
-
-    def _same_registers(self, other: Any) -> bool:
-        return isinstance(other, AccumulatorType) and (self.dtype, self.n) == (other.dtype, other.n)
-
-    def can_convert_to(self, typingctx: Any, other: Any) -> Conversion | None:
-        # an accumulator may be put back in flight, never the other way
-        return Conversion.safe if self._same_registers(other) and other.in_flight else None
-
-    def unify(self, typingctx: Any, other: Any) -> AccumulatorType | None:
-        return self.as_(in_flight=True) if self._same_registers(other) else None
-
-
-@register_model(AccumulatorType)
-class AccumulatorModel(core_models.PrimitiveModel):
-    def __init__(self, dmm: Any, fe_type: AccumulatorType) -> None:
-        super().__init__(dmm, fe_type, ir.ArrayType(fe_type.register, fe_type.registers))
-
-
-@lower_cast(AccumulatorType, AccumulatorType)
-def same_registers(context: Any, builder: Any, fromty: Any, toty: Any, value: Any) -> Any:
-    return value
 
 
 # Tensor maps ---------------------------------------------------------------------------------------------------------
@@ -417,64 +381,3 @@ def element_address(typingctx: Any, array: types.Type, indices: types.Type) -> A
         return address
 
     return GlobalElementType()(array, types.UniTuple(types.int64, count)), codegen
-
-
-# Functions unrolled over an accumulator ------------------------------------------------------------------------------
-
-
-def for_each_pair(typingctx: Any, function: types.Type, acc: types.Type, args: types.Type) -> Any:
-    """Type and emit ``wgmma.for_each_pair``: one inlined call for each pair of neighbouring columns."""
-    if not isinstance(function, types.Dispatcher):
-        raise NumbaTypeError(f"wgmma.for_each_pair: function must be a device function; got {function}")
-    if not isinstance(acc, AccumulatorType):
-        raise NumbaTypeError(f"wgmma.for_each_pair: acc must be an accumulator; got {acc}")
-    if acc.in_flight:
-        raise NumbaTypeError(
-            "wgmma.for_each_pair: acc is still in flight: acc = wgmma.wait_group(acc, 0) must come before it is read"
-        )
-    if not isinstance(args, types.BaseTuple):
-        raise NumbaTypeError(f"wgmma.for_each_pair: args must be a tuple; got {args}")
-    if acc.dtype == np.float32:
-        values = (types.float32, types.float32)
-    else:
-        values = (types.uint32,)
-    inner = types.void(types.uint32, types.uint32, *values, *args.types)
-
-    def codegen(context: Any, builder: Any, sig: Any, call: Any) -> Any:
-        extra = [builder.extract_value(call[2], i) for i in range(len(args))]
-        thread = context.compile_internal(builder, linear_thread, types.uint32(), [])
-        lane, warp = builder.and_(thread, i32(31)), builder.and_(builder.lshr(thread, i32(5)), i32(3))
-        first_row = builder.add(builder.mul(warp, i32(16)), builder.lshr(lane, i32(2)))
-        first_column = builder.mul(builder.and_(lane, i32(3)), i32(2))
-        for pair in range(acc.registers // len(values)):
-            row = builder.add(first_row, i32(8 * (pair % 2)))
-            column = builder.add(first_column, i32(8 * (pair // 2)))
-            registers = [builder.extract_value(call[1], pair * len(values) + i) for i in range(len(values))]
-            context.compile_internal(builder, function.dispatcher.py_func, inner, [row, column, *registers, *extra])
-        return context.get_dummy_value()
-
-    return types.none(function, acc, args), codegen
-
-
-def linear_thread() -> int:
-    """The index of the executing thread in its block, x fastest."""
-    inner = cuda.threadIdx.x + cuda.blockDim.x * (cuda.threadIdx.y + cuda.blockDim.y * cuda.threadIdx.z)
-    return types.uint32(inner)
-
-
-def zeros(result: AccumulatorType, *args: types.Type) -> Any:
-    """Type and emit ``wgmma.zeros``."""
-
-    def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
-        # constants would be moved to where they are used, past wgmma.fence and between products in flight
-        registers = range(result.registers)
-        text = " ".join(f"mov.b32 ${i}, 0;" for i in registers)
-        written = ir.LiteralStructType([result.register] * result.registers)
-        constraints = ",".join([f"={result.constraint}"] * result.registers)
-        struct = builder.call(ir.InlineAsm(ir.FunctionType(written, []), text, constraints, side_effect=True), [])
-        value = ir.Constant(ir.ArrayType(result.register, result.registers), ir.Undefined)
-        for i in registers:
-            value = builder.insert_value(value, builder.extract_value(struct, i), i)
-        return value
-
-    return result(*args), codegen

@@ -4,8 +4,9 @@ A thread's number in its block counts x fastest, then y, then z; 32 in a row are
 """
 
 from .machine import machine, warp, warp_group
-from .operands import Immediate, predicate, u32
+from .operands import Immediate, u32
 from .ptx import member, ptx
+from .results import predicate
 
 SAME = "a thread's place in its block never changes"
 

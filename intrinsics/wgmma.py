@@ -8,9 +8,11 @@ import dataclasses
 import numpy as np
 from numba.cuda.types import NumberClass
 
-from . import types
+from . import accumulators
+from .accumulators import Accumulators, InPlace
+from .addresses import SharedAddress
 from .machine import machine
-from .operands import Accumulators, Immediate, InPlace, Refused, SharedAddress
+from .operands import Immediate, Refused
 from .ptx import device_function, ptx
 from .tiles import HALVES, Tile
 from .types import i64
@@ -88,8 +90,9 @@ def accumulated(dtype, name):
 def define_zeros(typingctx, dtype, n):
     """Type and emit `zeros`."""
     name = dtype.dtype.name if isinstance(dtype, NumberClass) else None
-    result = types.AccumulatorType(accumulated(dtype, name), check_n(N.resolve, n).literal_value, in_flight=False)
-    return types.zeros(result, dtype, n)
+    columns = check_n(N.resolve, n).literal_value
+    result = accumulators.AccumulatorType(accumulated(dtype, name), columns, in_flight=False)
+    return accumulators.zeros(result, dtype, n)
 
 
 def check_n(check, n):
@@ -202,7 +205,7 @@ def wait_group(acc: Accumulators(many=True), n: Immediate(0, 7)) -> InPlace(read
     return machine().wgmma_wait(acc, n)
 
 
-@device_function(types.for_each_pair)
+@device_function(accumulators.for_each_pair)
 def for_each_pair(function, acc, args):
     """Call `function` for each pair of neighbouring elements that this thread holds, unrolled.
 

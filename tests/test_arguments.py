@@ -11,8 +11,11 @@ from cuda.bindings import driver
 from numba.cuda import types
 
 from hopper_numba import TensorMap, arguments, tile
-from hopper_numba.arguments import ADDRESS, BoundLaunch, as_parameters
+from hopper_numba.arguments import ADDRESS, BoundLaunch, Configuration, as_parameters
 from hopper_numba.arrays import DeviceArray
+
+FUNCTION = driver.CUfunction(5)
+PLAIN = Configuration(FUNCTION, (1,), (32,), (1, 1, 1), 0, 0)
 
 
 def on_gpu(shape, strides, dtype=np.float16, ptr=0x7000):
@@ -72,7 +75,7 @@ def test_parameters_lie_where_the_driver_reads_them(launched):
     for value in (7, array, 2.5, True, np.float32(1.5)):
         addresses.append(len(parameters) + ADDRESS)
         parameters += as_parameters(value, "x")[1]
-    bound = BoundLaunch(driver.CUfunction(5), (2, 3), (128,), 4096, 9, parameters, addresses, 0)
+    bound = BoundLaunch(Configuration(FUNCTION, (2, 3), (128,), (1, 1, 1), 4096, 9), parameters, addresses, 0)
     bound()
     formats = ["q", *"qqqqqqqqq", "d", "?", "f"]
     wanted = [7, 0, 0, 12, 2, 0x7000, 3, 4, 16, 2, 2.5, True, 1.5]
@@ -89,14 +92,27 @@ def test_a_tensor_map_is_read_in_place(launched):
     tensor_map = TensorMap(on_gpu((64, 64), (128, 2)), tile("float16", (64, 64)))
     tensor_map._encoded = encoded
     _, parameters, device = as_parameters(tensor_map, "a")
-    bound = BoundLaunch(driver.CUfunction(5), (1,), (32,), 0, 0, parameters, [ADDRESS], device)
+    bound = BoundLaunch(PLAIN, parameters, [ADDRESS], device)
     bound()
     assert (ctypes.c_void_p * 1).from_address(launched[0][-2])[0] == encoded.getPtr()
+
+
+def test_a_cluster_is_a_launch_attribute():
+    configuration = Configuration(FUNCTION, (4, 2), (128,), (2, 2, 1), 4096, 9)
+    launch, (config, function, parameters, _) = configuration.call(0x1234)
+    assert launch is driver.cuLaunchKernelEx and function is FUNCTION and parameters == 0x1234
+    assert (config.gridDimX, config.gridDimY, config.gridDimZ) == (4, 2, 1)
+    assert (config.blockDimX, config.blockDimY, config.blockDimZ) == (128, 1, 1)
+    assert (config.sharedMemBytes, int(config.hStream), config.numAttrs) == (4096, 9, 1)
+    (attribute,) = config.attrs
+    assert attribute.id == driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    cluster = attribute.value.clusterDim
+    assert (cluster.x, cluster.y, cluster.z) == (2, 2, 1)
 
 
 def test_what_the_driver_refuses_is_an_error(monkeypatch):
     refused = (driver.CUresult.CUDA_ERROR_INVALID_VALUE,)
     monkeypatch.setattr(arguments, "driver", SimpleNamespace(cuLaunchKernel=lambda *call: refused, CUtensorMap=int))
-    bound = BoundLaunch(driver.CUfunction(5), (1,), (32,), 0, 0, [1.0], [], 0)
+    bound = BoundLaunch(PLAIN, [1.0], [], 0)
     with pytest.raises(RuntimeError, match="cuLaunchKernel: CUDA_ERROR_INVALID_VALUE"):
         bound()

@@ -12,6 +12,8 @@ FILES = sorted([*ROOT.glob("intrinsics/**/*.py"), *ROOT.glob("hopper_numba/**/*.
 KNOWS_NUMBA = {
     "intrinsics/ptx.py",
     "intrinsics/types.py",
+    "intrinsics/accumulators.py",
+    "intrinsics/addresses.py",
     "intrinsics/operands.py",
     "hopper_numba/compile.py",
     "hopper_numba/fingerprint.py",

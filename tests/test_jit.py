@@ -160,6 +160,9 @@ def test_only_functions_become_kernels(function):
         ({"threads": True}, "threads must be 1 to 1024; got True"),
         ({"threads": 128, "min_blocks": 0}, "min_blocks must be 1 to 32; got 0"),
         ({"threads": 128, "shared": 1024}, "shared must be a SharedLayout; got 1024"),
+        ({"threads": 128, "cluster": 16}, "jit: a cluster has at most 8 blocks; got cluster=16"),
+        ({"threads": 128, "cluster": (4, 1, 4)}, r"jit: a cluster has at most 8 blocks; got cluster=\(4, 1, 4\)"),
+        ({"threads": 128, "cluster": 0}, "jit: cluster must be one to three positive integers; got 0"),
     ],
 )
 def test_options_are_checked(options, message):
@@ -181,6 +184,13 @@ def test_options_are_checked(options, message):
 def test_configurations_are_checked(configuration, message):
     with pytest.raises(ValueError, match=message):
         scale[configuration]
+
+
+@pytest.mark.parametrize("grid", [3, (4, 3), (2, 2, 3)])
+def test_a_grid_is_whole_clusters(grid):
+    kernel = jit(threads=32, cluster=(2, 2, 1) if grid != (2, 2, 3) else (1, 1, 2))(scale.py_func)
+    with pytest.raises(ValueError, match=r"scale: grid must be whole clusters of \(.*\) blocks; got"):
+        kernel[grid, 32]
 
 
 def test_a_grid_has_limits():

@@ -13,7 +13,7 @@ import numpy as np
 from greenlet import GreenletExit, greenlet
 
 from hopper_numba.intrinsics.tiles import Shared
-from hopper_numba.intrinsics.types import GlobalElement, SharedView
+from hopper_numba.intrinsics.types import MAPPED_SHIFT, GlobalElement, SharedView
 
 from .barriers import Barrier, NamedBarrier
 from .block import Block, Thread
@@ -245,16 +245,40 @@ class Machine:
         self.thread.block.layouts[BASE] = description
         return SharedView(description, BASE)
 
+    def map_shared(self, address: int, rank: int) -> int:
+        """The address, among those of the cluster, of what lies at `address` in the block of this rank."""
+        if rank >= len(self.blocks):
+            raise self.fault(
+                OutOfBoundsError, f"no block of rank {rank} in this cluster: it has {len(self.blocks)}, from 0 on"
+            )
+        return (rank + 1) << MAPPED_SHIFT | address
+
+    def locate(self, address: int) -> tuple[Block, int]:
+        """The block whose shared memory an address is in, and the address there."""
+        rank = address >> MAPPED_SHIFT
+        if not rank:
+            return self.thread.block, address
+        block = self.blocks[rank - 1]
+        if not block.live:
+            raise self.fault(
+                OutOfBoundsError,
+                f"the shared memory of block {block.index} is gone: its threads have exited; cluster.sync before its "
+                "end keeps it",
+            )
+        return block, address & (1 << MAPPED_SHIFT) - 1
+
     def shared_load(self, address: int, nbytes: int) -> np.ndarray:
         """A copy of bytes of shared memory, at a multiple of their number."""
         self.tick()
-        return self.thread.block.memory.load(address, nbytes)
+        block, within = self.locate(address)
+        return block.memory.load(within, nbytes)
 
     def shared_store(self, address: int, data: Any) -> None:
         """Write bytes to shared memory, at a multiple of their number."""
         self.step()
         found = np.frombuffer(data, np.uint8)
-        self.thread.block.memory.store(address, found, len(found))
+        block, within = self.locate(address)
+        block.memory.store(within, found, len(found))
 
     def global_load(self, element: GlobalElement, nbytes: int) -> np.ndarray:
         """A copy of bytes of an argument."""
@@ -270,8 +294,8 @@ class Machine:
 
     def barrier(self, address: int) -> Barrier:
         """The mbarrier at an address; initialised or not."""
-        block = self.thread.block
-        return block.barriers.get(address) or Barrier(self, block, address)
+        block, within = self.locate(address)
+        return block.barriers.get(within) or Barrier(self, block, within)
 
     def named_barrier(self, number: int) -> NamedBarrier:
         """A named barrier of the block."""

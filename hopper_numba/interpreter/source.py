@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 MARK = "__hopper_numba_interpreted__"
 """The global that marks the copied functions of a kernel, so that frames of it are known from others."""
 
-_MACHINERY = ("machine", "operands", "ptx", "tiles", "types")
+_MACHINERY = ("accumulators", "addresses", "machine", "operands", "ptx", "results", "tiles", "types")
 
 
 class Site(NamedTuple):

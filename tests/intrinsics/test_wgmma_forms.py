@@ -11,7 +11,8 @@ from numba.cuda import types
 
 from hopper_numba import interpreter
 from hopper_numba.intrinsics import memory, wgmma
-from hopper_numba.intrinsics.types import AccumulatorType, SharedViewType
+from hopper_numba.intrinsics.accumulators import AccumulatorType
+from hopper_numba.intrinsics.types import SharedViewType
 from hopper_numba.shared import SharedLayout, tile
 
 TYPES = {("float16", "float32"), ("float16", "float16"), ("bfloat16", "float32")}
