@@ -5,7 +5,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.hopper-numba-installed
 
-.PHONY: help demo test lint bench notebooks docs
+.PHONY: help demo test forms lint bench notebooks docs
 
 help:  ## say what the targets do
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -15,6 +15,9 @@ demo: $(INSTALLED)  ## multiply matrices with every stage and check them, on a H
 
 test: $(INSTALLED)  ## run the tests; those that need a Hopper GPU are skipped where there is none
 	$(PYTHON) -m pytest -n auto --maxprocesses 8
+
+forms: $(INSTALLED)  ## assemble every form of WGMMA that there is, not only the sample of the tests
+	HOPPER_NUMBA_FORMS=all $(PYTHON) -m pytest -n auto --maxprocesses 8 tests/intrinsics/test_wgmma_forms.py
 
 # mypy cannot follow the mapping of intrinsics/ in an editable install, so it reads a real one.
 lint: $(INSTALLED)  ## ruff check, ruff format --check, mypy
@@ -33,7 +36,7 @@ notebooks: $(INSTALLED)  ## execute the notebooks; no GPU needed
 
 docs: $(INSTALLED)  ## write docs/reference.md from the instruction registry
 	mkdir -p docs
-	$(PYTHON) -m hopper_numba reference > docs/reference.md.new
+	$(PYTHON) -m hopper_numba reference --kernels tests/intrinsics/kernels > docs/reference.md.new
 	mv docs/reference.md.new docs/reference.md
 
 # An environment that is there already is installed into, not replaced.

@@ -6,7 +6,23 @@ One file for each chapter of the PTX manual; `ptx.REGISTRY` has them all.
 if __name__ != "hopper_numba.intrinsics":
     raise ImportError(f"this package is imported as hopper_numba.intrinsics; got {__name__}")
 
-from . import barrier, convert, fence, grid, matrix, mbarrier, memory, timer, tma, warp, wgmma
+from . import (
+    barrier,
+    bulk,
+    cache,
+    cluster,
+    convert,
+    cp_async,
+    fence,
+    grid,
+    matrix,
+    mbarrier,
+    memory,
+    timer,
+    tma,
+    warp,
+    wgmma,
+)
 from .ptx import REGISTRY, device_function, ptx
 from .tiles import barriers, tile
 
@@ -14,7 +30,11 @@ __all__ = [
     "REGISTRY",
     "barrier",
     "barriers",
+    "bulk",
+    "cache",
+    "cluster",
     "convert",
+    "cp_async",
     "device_function",
     "fence",
     "grid",

@@ -1,19 +1,22 @@
-"""WGMMA's accumulators: their Numba type, the operand, and functions unrolled over one.
+"""WGMMA's accumulators and fragments of A: their Numba types, the operand, and functions unrolled over one.
 
-At run time an accumulator is its registers.
+At run time both are their registers.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from llvmlite import ir
 from numba import cuda
 from numba.cuda import types
 from numba.cuda.core.errors import NumbaTypeError
-from numba.cuda.extending import core_models, lower_cast, register_model
+from numba.cuda.cudaimpl import registry as lowering
+from numba.cuda.extending import core_models, lower_cast, register_model, typeof_impl
 from numba.cuda.typeconv import Conversion
 
 from .operands import Emission, Operand, Refused
@@ -27,7 +30,7 @@ class AccumulatorType(types.Type):
     Attributes
     ----------
     dtype : numpy.dtype
-        float32, or float16 packed in pairs.
+        float32, int32, or float16 packed in pairs.
     n : int
     in_flight : bool
     """
@@ -63,10 +66,39 @@ class AccumulatorType(types.Type):
         return self.as_(in_flight=True) if self._same_registers(other) else None
 
 
+class FragmentType(types.Type):
+    """The registers of one thread of A: a matrix of 64 rows of 32 bytes, K-major like a tile that is not transposed.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+    shape : tuple of int
+    """
+
+    registers, register, constraint = 4, i32, "r"
+    transposed = False
+
+    def __init__(self, dtype: np.dtype) -> None:
+        self.dtype, self.shape = dtype, (64, 32 // dtype.itemsize)
+        super().__init__(f"Fragment[{dtype}, 64x{self.shape[1]}]")
+
+    def as_(self, in_flight: bool) -> FragmentType:
+        return self  # its values do not change
+
+
 @register_model(AccumulatorType)
-class AccumulatorModel(core_models.PrimitiveModel):
-    def __init__(self, dmm: Any, fe_type: AccumulatorType) -> None:
+@register_model(FragmentType)
+class RegistersModel(core_models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: AccumulatorType | FragmentType) -> None:
         super().__init__(dmm, fe_type, ir.ArrayType(fe_type.register, fe_type.registers))
+
+
+def together(builder: Any, ty: AccumulatorType | FragmentType, registers: Any) -> Any:
+    """Emit the value that has these registers."""
+    value = ir.Constant(ir.ArrayType(ty.register, ty.registers), ir.Undefined)
+    for i, register in enumerate(registers):
+        value = builder.insert_value(value, register, i)
+    return value
 
 
 @lower_cast(AccumulatorType, AccumulatorType)
@@ -79,15 +111,21 @@ def same_registers(context: Any, builder: Any, fromty: Any, toty: Any, value: An
 
 @dataclasses.dataclass(frozen=True)
 class Accumulators(Operand):
-    """One accumulator or a tuple of them; read and written in place."""
+    """An accumulator, or several and fragments of A in a tuple; read and written in place."""
 
     many: bool = False
     in_text = False
 
+    @property
+    def wanted(self) -> str:
+        """What it takes, for a message."""
+        return "an accumulator, a fragment or a tuple of them" if self.many else "an accumulator"
+
     def resolve(self, ty: types.Type) -> types.Type:
         parts = ty.types if self.many and isinstance(ty, types.BaseTuple) and len(ty) else [ty]
-        if not all(isinstance(part, AccumulatorType) for part in parts):
-            raise Refused(f"must be an accumulator{' or a tuple of them' if self.many else ''}; got {ty}")
+        taken = (AccumulatorType, FragmentType) if self.many else AccumulatorType
+        if not all(isinstance(part, taken) for part in parts):
+            raise Refused(f"must be {self.wanted}; got {ty}")
         return ty
 
     def declare(self, emission: Emission, ty: types.Type) -> list[str]:
@@ -104,14 +142,15 @@ class Accumulators(Operand):
 
     def value(self, value: Any) -> Any:
         parts = value if self.many and isinstance(value, tuple) else (value,)
-        if not parts or not all(hasattr(part, "accumulator_shape") for part in parts):
-            raise Refused(f"must be an accumulator{' or a tuple of them' if self.many else ''}; got {value!r}")
+        taken = ("accumulator_shape", "fragment_shape") if self.many else ("accumulator_shape",)
+        if not parts or not all(any(hasattr(part, name) for name in taken) for part in parts):
+            raise Refused(f"must be {self.wanted}; got {value!r}")
         return value
 
 
 @dataclasses.dataclass(frozen=True)
 class InPlace(Result):
-    """The accumulators of the operand `acc`: in flight, or ready once an operand `n` is 0."""
+    """What the operand `acc` is: accumulators in flight, or ready once an operand `n` is 0."""
 
     ready_when: str | None = None
     in_text = False
@@ -125,12 +164,11 @@ class InPlace(Result):
 
     def wrap(self, emission: Emission, registers: list[Any]) -> Any:
         ty = self.resolve(emission.types)
-        parts = []
-        for part in ty.types if isinstance(ty, types.BaseTuple) else [ty]:
-            value = ir.Constant(ir.ArrayType(part.register, part.registers), ir.Undefined)
-            for i in range(part.registers):
-                value = emission.builder.insert_value(value, registers.pop(0), i)
-            parts.append(value)
+        left = iter(registers)
+        parts = [
+            together(emission.builder, part, itertools.islice(left, part.registers))
+            for part in (ty.types if isinstance(ty, types.BaseTuple) else [ty])
+        ]
         return emission.context.make_tuple(emission.builder, ty, parts) if isinstance(ty, types.BaseTuple) else parts[0]
 
 
@@ -149,10 +187,7 @@ def for_each_pair(typingctx: Any, function: types.Type, acc: types.Type, args: t
         )
     if not isinstance(args, types.BaseTuple):
         raise NumbaTypeError(f"wgmma.for_each_pair: args must be a tuple; got {args}")
-    if acc.dtype == np.float32:
-        values = (types.float32, types.float32)
-    else:
-        values = (types.uint32,)
+    values = {"float32": (types.float32,) * 2, "int32": (types.int32,) * 2, "float16": (types.uint32,)}[acc.dtype.name]
     inner = types.void(types.uint32, types.uint32, *values, *args.types)
 
     def codegen(context: Any, builder: Any, sig: Any, call: Any) -> Any:
@@ -177,19 +212,67 @@ def linear_thread() -> int:
     return types.uint32(inner)
 
 
+# Made of constants and of registers -----------------------------------------------------------------------------------
+
+
 def zeros(result: AccumulatorType, *args: types.Type) -> Any:
     """Type and emit ``wgmma.zeros``."""
+    text = " ".join(f"mov.b32 ${i}, 0;" for i in range(result.registers))
 
     def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
-        # constants would be moved to where they are used, past wgmma.fence and between products in flight
-        registers = range(result.registers)
-        text = " ".join(f"mov.b32 ${i}, 0;" for i in registers)
-        written = ir.LiteralStructType([result.register] * result.registers)
-        constraints = ",".join([f"={result.constraint}"] * result.registers)
-        struct = builder.call(ir.InlineAsm(ir.FunctionType(written, []), text, constraints, side_effect=True), [])
-        value = ir.Constant(ir.ArrayType(result.register, result.registers), ir.Undefined)
-        for i in registers:
-            value = builder.insert_value(value, builder.extract_value(struct, i), i)
-        return value
+        return _written(builder, result, text, [])
 
     return result(*args), codegen
+
+
+def fragment(result: FragmentType, *args: types.Type) -> Any:
+    """Type and emit ``wgmma.fragment``; the registers are the last argument."""
+
+    def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
+        return _written(builder, result, "", [builder.extract_value(values[-1], i) for i in range(result.registers)])
+
+    return result(*args), codegen
+
+
+def _written(builder: Any, ty: AccumulatorType | FragmentType, text: str, tied: list[Any]) -> Any:
+    """Emit a statement that writes all registers, those that are `tied` to ones with their values."""
+    # without it they would be computed where they are used, past wgmma.fence and between products in flight
+    written = ir.LiteralStructType([ty.register] * ty.registers)
+    constraints = ",".join([f"={ty.constraint}"] * ty.registers + [str(i) for i in range(len(tied))])
+    type_ = ir.FunctionType(written, [register.type for register in tied])
+    struct = builder.call(ir.InlineAsm(type_, text, constraints, side_effect=True), tied)
+    return together(builder, ty, [builder.extract_value(struct, i) for i in range(ty.registers)])
+
+
+# Scalar types as arguments --------------------------------------------------------------------------------------------
+
+
+class Float8Type(types.Opaque):
+    """The type of ml_dtypes' `dtype`, which Numba does not know, captured by a kernel."""
+
+    def __init__(self, dtype: np.dtype) -> None:
+        self.dtype = dtype
+        super().__init__(f"class({dtype})")
+
+
+FLOATS8 = {ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2}
+typeof_class = typeof_impl.dispatch(type)
+
+
+@typeof_impl.register(type)
+def typeof_float8(value: type, context: Any) -> types.Type | None:
+    """As Numba's own, but for ml_dtypes' floats of 8 bits."""
+    return Float8Type(np.dtype(value)) if value in FLOATS8 else typeof_class(value, context)
+
+
+for float8 in FLOATS8:
+    typeof_impl.register(type(np.dtype(float8)))(lambda value, context: Float8Type(value))
+register_model(Float8Type)(core_models.OpaqueModel)
+lowering.lower_constant(Float8Type)(lambda context, builder, ty, pyval: context.get_dummy_value())
+
+
+def scalar(ty: types.Type) -> Any:
+    """What `as_dtype` takes: of the type of a name, of a dtype or of a scalar type; `ty` itself if it is none."""
+    if isinstance(ty, types.StringLiteral):
+        return ty.literal_value
+    return ty.dtype if isinstance(ty, types.NumberClass | types.DType | Float8Type) else ty

@@ -48,7 +48,7 @@ class SharedAddress(Operand):
     Attributes
     ----------
     of : type
-        What a view must describe: `Barriers`, `Tile` or `Element`.
+        What a view must describe: `Barriers`, `Tile` or `Element`; `Shared` for anything.
     cluster : bool
         Whether it may lie in the shared memory of another block of the cluster: PTX's .shared::cluster.
     """
@@ -57,13 +57,18 @@ class SharedAddress(Operand):
     cluster: bool = False
 
     @property
+    def takes_arrays(self) -> bool:
+        """Whether an address is all it needs."""
+        return self.of in (Barriers, Element)
+
+    @property
     def wanted(self) -> str:
         """What it takes, for a message."""
-        or_array = ": memory.view makes one of a shared array" if self.of is Tile else " or a shared array"
+        or_array = " or a shared array" if self.takes_arrays else ": memory.view makes one of a shared array"
         return f"a view of shared memory{or_array}"
 
     def _check(self, description: Shared) -> None:
-        if not isinstance(description, self.of) or (isinstance(description, Barriers) and description.count):
+        if not isinstance(description, self.of) or (self.of is Barriers and description.count):
             element = "an element's address, tile.address(…)"
             wanted = {Barriers: "one barrier", Tile: "a tile", Element: element}[self.of]
             raise Refused(f"must be {wanted}; got {description}")
@@ -76,7 +81,7 @@ class SharedAddress(Operand):
         if isinstance(ty, SharedViewType):
             self._check(ty.description)
             self._check_place(ty.is_mapped, ty)
-        elif not isinstance(ty, types.Array) or self.of is Tile:
+        elif not isinstance(ty, types.Array) or not self.takes_arrays:
             raise Refused(f"must be {self.wanted}; got {ty}")
         elif self.of is Barriers and (not isinstance(ty.dtype, types.Integer) or ty.dtype.bitwidth != 64):
             raise Refused(f"must be one barrier: an array of 64-bit integers; got {ty}")
@@ -95,8 +100,8 @@ class SharedAddress(Operand):
         if isinstance(value, SharedView):
             self._check(value.description)
             self._check_place(value.is_mapped, value)
-            return value if self.of is Tile else value.base
-        if self.of is not Tile and hasattr(value, "shared_address"):
+            return value.base if self.takes_arrays else value
+        if self.takes_arrays and hasattr(value, "shared_address"):
             return value.shared_address
         raise Refused(f"must be {self.wanted}; got {value!r}")
 
@@ -117,6 +122,28 @@ class Panels(SharedAddress):
     def lower(self, emission: Emission, ty: types.Type, value: Any, declared: Any) -> str:
         stride = ty.description.panel_nbytes * emission.step
         return emission.input("r", emission.builder.add(value, i32(stride)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Prefetched(Panels):
+    """A whole tile that is not touched: it says which boxes, and does not stand in the text."""
+
+    in_text = False
+
+    def lower(self, emission: Emission, ty: types.Type, value: Any, declared: Any) -> str:
+        return ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Bytes(SharedAddress):
+    """Where a run of bytes begins in shared memory: an element's address, a shared array, or a tile in C order."""
+
+    def _check(self, description: Shared) -> None:
+        is_tile = isinstance(description, Tile) and description.swizzle is None
+        if not isinstance(description, Element) and (not is_tile or description.transposed or description.sliced):
+            raise Refused(
+                f"must be an element's address, tile.address(…), or a whole tile in C order; got {description}"
+            )
 
 
 @dataclasses.dataclass(frozen=True)

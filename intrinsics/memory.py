@@ -1,13 +1,19 @@
-"""Addresses, and loads and stores of several elements of global memory (PTX ISA, "Data Movement: ld, st").
+"""Addresses, and accesses to global memory: of several elements, and ordered ones (PTX ISA, "ld", "st", "red").
 
 `view` gives TMA and WGMMA a Numba shared array, whose type has no swizzle.
+
+Who stores data, then stores or adds to a flag with release, hands the data to whoever loads the flag with acquire and
+finds it changed: ``st_release`` and ``red_release`` order what this thread did before, ``ld_acquire`` what it does
+after. The scope must have both threads in it: gpu, or sys where the host or another GPU takes part.
 """
+
+import operator
 
 import numpy as np
 
 from .addresses import GlobalAddress, view_of_array
 from .machine import machine
-from .operands import Refused, Vector, u32
+from .operands import Refused, Vector, u32, u64
 from .ptx import device_function, member, ptx
 from .results import Registers
 from .tiles import Shared
@@ -130,3 +136,149 @@ def st_global(count):
 
 ld_global_b32, ld_global_v2_b32, ld_global_v4_b32 = map(ld_global, (1, 2, 4))
 st_global_b32, st_global_v2_b32, st_global_v4_b32 = map(st_global, (1, 2, 4))
+
+
+SCOPES = {"gpu": "a thread of the GPU", "sys": "a thread of the GPU, of another one, or of the host"}
+"""Between whom an access is ordered, by PTX's names."""
+WORDS = {"b32": u32, "b64": u64, "u32": u32, "u64": u64}
+"""The kinds of registers by PTX's types."""
+
+
+def dtype_of(type_):
+    """The NumPy dtype of a type of `WORDS`, and its bytes."""
+    dtype = np.dtype(f"u{int(type_[1:]) // 8}")
+    return dtype, dtype.itemsize
+
+
+def ld_acquire(scope, type_):
+    """Declare a load that acquires."""
+    dtype, nbytes = dtype_of(type_)
+
+    @ptx(f"ld.acquire.{scope}.global.{type_} {{result}}, [{{address}}];", threads="any", proxy="generic")
+    @member(f"ld_acquire_{scope}_{type_}", nbytes=nbytes, thread=SCOPES[scope], type=WORDS[type_].name)
+    def ld_acquire(address: GlobalAddress()) -> WORDS[type_]:
+        """Load {nbytes} bytes from global memory, and acquire what was released with the value that it finds.
+
+        Afterwards this thread sees everything that had been written, or seen, before the value was released, by
+        {thread}. To wait for a flag, load it in a loop.
+
+        Parameters
+        ----------
+        address : element's address
+            From `address_of`; a multiple of {nbytes} bytes.
+
+        Returns
+        -------
+        {type}
+
+        Notes
+        -----
+        PTX ISA, "ld": .acquire. Any thread executes it. The interpreter raises for one that is misaligned or out of
+        bounds; its memory is always in order, so it does not find an order that is missing. It lets others run before,
+        so that a loop ends; blocks run one after another, unless they are of one cluster.
+        """
+        return int(machine().global_acquire(address, nbytes).view(dtype)[0])
+
+    return ld_acquire
+
+
+def st_release(scope, type_):
+    """Declare a store that releases."""
+    dtype, nbytes = dtype_of(type_)
+
+    @ptx(f"st.release.{scope}.global.{type_} [{{address}}], {{value}};", threads="any", proxy="generic")
+    @member(f"st_release_{scope}_{type_}", nbytes=nbytes, thread=SCOPES[scope], type=WORDS[type_].name)
+    def st_release(address: GlobalAddress(), value: WORDS[type_]) -> None:
+        """Store {nbytes} bytes to global memory, and release with them what this thread has written, and seen.
+
+        It is visible to whoever finds the value with an acquiring load:
+        {thread}.
+
+        Parameters
+        ----------
+        address : element's address
+            From `address_of`; a multiple of {nbytes} bytes.
+        value : {type}
+
+        Notes
+        -----
+        PTX ISA, "st": .release. Any thread executes it. The interpreter raises for one that is misaligned or out of
+        bounds; its memory is always in order, so it does not find an order that is missing.
+        """
+        machine().global_store(address, np.array([value], dtype).view(np.uint8))
+
+    return st_release
+
+
+REDUCTIONS = {
+    "add": (operator.add, "Add to", "What is added; of the sum the low bits are kept."),
+    "min": (min, "Take the minimum with", "An unsigned number, as the one in memory."),
+    "max": (max, "Take the maximum with", "An unsigned number, as the one in memory."),
+    "and": (operator.and_, "Clear bits of", "Those that are zero in it are cleared."),
+    "or": (operator.or_, "Set bits of", "Those that are one in it are set."),
+    "xor": (operator.xor, "Flip bits of", "Those that are one in it are flipped."),
+}
+"""What each operation computes, what it does to memory, and what its value is."""
+
+
+def red_release(scope, operation, type_):
+    """Declare a reduction that releases."""
+    dtype, nbytes = dtype_of(type_)
+    compute, does, value = REDUCTIONS[operation]
+
+    @ptx(f"red.release.{scope}.global.{operation}.{type_} [{{address}}], {{value}};", threads="any", proxy="generic")
+    @member(
+        f"red_release_{scope}_{operation}_{type_}",
+        does=f"{does} {nbytes} bytes of global memory",
+        value=value,
+        nbytes=nbytes,
+        thread=SCOPES[scope],
+        type=WORDS[type_].name,
+    )
+    def red_release(address: GlobalAddress(), value: WORDS[type_]) -> None:
+        """{does}, atomically, and release with it what this thread has written, and seen.
+
+        It is visible to whoever finds the result, or what later reductions made of it, with an acquiring load:
+        {thread}.
+
+        Parameters
+        ----------
+        address : element's address
+            From `address_of`; a multiple of {nbytes} bytes.
+        value : {type}
+            {value}
+
+        Notes
+        -----
+        PTX ISA, "red": .release. Any thread executes it. The interpreter raises for one that is misaligned or out of
+        bounds; its memory is always in order, so it does not find an order that is missing.
+        """
+        machine().global_update(address, dtype, lambda old: compute(old, value))
+
+    return red_release
+
+
+ld_acquire_gpu_b32, ld_acquire_gpu_b64 = (ld_acquire("gpu", t) for t in ("b32", "b64"))
+ld_acquire_sys_b32, ld_acquire_sys_b64 = (ld_acquire("sys", t) for t in ("b32", "b64"))
+st_release_gpu_b32, st_release_gpu_b64 = (st_release("gpu", t) for t in ("b32", "b64"))
+st_release_sys_b32, st_release_sys_b64 = (st_release("sys", t) for t in ("b32", "b64"))
+
+FORMS = (("add", "u32"), ("min", "u32"), ("max", "u32"), ("and", "b32"), ("or", "b32"), ("xor", "b32"), ("add", "u64"))
+(
+    red_release_gpu_add_u32,
+    red_release_gpu_min_u32,
+    red_release_gpu_max_u32,
+    red_release_gpu_and_b32,
+    red_release_gpu_or_b32,
+    red_release_gpu_xor_b32,
+    red_release_gpu_add_u64,
+) = (red_release("gpu", *form) for form in FORMS)
+(
+    red_release_sys_add_u32,
+    red_release_sys_min_u32,
+    red_release_sys_max_u32,
+    red_release_sys_and_b32,
+    red_release_sys_or_b32,
+    red_release_sys_xor_b32,
+    red_release_sys_add_u64,
+) = (red_release("sys", *form) for form in FORMS)

@@ -27,7 +27,7 @@ REGISTRY: dict[str, Instruction] = {}
 """Every declared instruction by its name, such as ``mbarrier.init``."""
 
 THREADS = ("any", "one", "warp", "warp group")
-PROXIES = ("", "generic", "async", "tensormap", "generic, async")
+PROXIES = ("", "generic", "async", "tensormap", "generic, async", "generic, tensormap")
 
 
 class DeviceFunction:
@@ -80,12 +80,18 @@ class DeviceFunction:
         infer(Template)
         infer_global(self, Function(Template))
 
+    @property
+    def usage(self) -> str:
+        """How it is called: its name and its parameters, with what they are unless given."""
+        parameters = (p.replace(annotation=p.empty) for p in self.parameters.values())
+        return f"{self.name}({', '.join(map(str, parameters))})"
+
     def bind(self, args: tuple, kwargs: dict[str, Any]) -> inspect.BoundArguments:
         """The arguments by name. Raises `Refused` where they do not fit."""
         try:
             return self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise Refused(f"{error}; it is {self.name}({', '.join(self.parameters)})") from None
+            raise Refused(f"{error}; it is {self.usage}") from None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not is_running():
@@ -118,7 +124,7 @@ class Instruction(DeviceFunction):
         PTX with named operands.
     threads : {"any", "one", "warp", "warp group"}
         Which threads must execute it together.
-    proxy : {"", "generic", "async", "tensormap", "generic, async"}
+    proxy : {"", "generic", "async", "tensormap", "generic, async", "generic, tensormap"}
         The memory proxies it acts through or orders.
     pure : str
         Why the statement needs no order: LLVM may merge, move or drop it. Empty: volatile and convergent.
@@ -195,7 +201,10 @@ class Instruction(DeviceFunction):
         texts["result"] = self.result.declare(emission)
         declared = {n: kind.declare(emission, emission.types[n]) for n, kind in self.operands.items()}
         for (name, kind), value in zip(self.operands.items(), args, strict=True):
-            texts[name] = kind.lower(emission, emission.types[name], value, declared[name])
+            try:
+                texts[name] = kind.lower(emission, emission.types[name], value, declared[name])
+            except Refused as error:  # a constant that no type tells of
+                raise NumbaTypeError(f"{self.name}: {name} {error}") from None
         written = [type_ for _, type_ in emission.outputs]
         returned = ir.VoidType() if not written else written[0] if len(written) == 1 else ir.LiteralStructType(written)
         constraints = [c for c, _ in emission.outputs] + [c for c, _ in emission.inputs]
@@ -271,7 +280,7 @@ def ptx(
         PTX; ``{name}`` stands for a parameter, ``{result}`` for what is returned, ``{{`` for a brace.
     threads : {"any", "one", "warp", "warp group"}
         Which threads must execute it together.
-    proxy : {"generic", "async", "tensormap", "generic, async"}, optional
+    proxy : {"generic", "async", "tensormap", "generic, async", "generic, tensormap"}, optional
         The proxies through which it accesses memory, or which it orders.
     form : function of the operands, optional
         Of their types when compiled, of their values when interpreted. Gives further placeholders (listed in its

@@ -65,17 +65,19 @@ class Scalar(Result):
 
 @dataclasses.dataclass(frozen=True)
 class Registers(Result):
-    """A tuple of registers, ``{a, b, …}`` in PTX."""
+    """A tuple of registers, ``{a, b, …}`` in PTX; behind them `sunk` that nobody wants, ``_``."""
 
     kind: Integer | Float
     count: int
+    sunk: int = 0
 
     def resolve(self, arguments: dict[str, types.Type]) -> types.Type:
         return types.UniTuple(self.kind.numba, self.count)
 
     def declare(self, emission: Emission) -> str:
         type_ = emission.context.get_value_type(self.kind.numba)
-        return "{" + ", ".join(emission.output("=" + self.kind.constraint, type_) for _ in range(self.count)) + "}"
+        registers = [emission.output("=" + self.kind.constraint, type_) for _ in range(self.count)]
+        return "{" + ", ".join([*registers, *["_"] * self.sunk]) + "}"
 
     def wrap(self, emission: Emission, registers: list[Any]) -> Any:
         return emission.context.make_tuple(emission.builder, self.resolve({}), registers)

@@ -22,6 +22,8 @@ ELEMENT_TYPES = (
     *("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"),
     *("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
 )
+NUMBA_NAMES = {"__nv_bfloat16": "bfloat16"}
+"""Element types that Numba has under another name."""
 
 
 def as_dtype(dtype: Any) -> np.dtype:
@@ -33,6 +35,7 @@ def as_dtype(dtype: Any) -> np.dtype:
         If `dtype` is none of `ELEMENT_TYPES`.
     """
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", repr(dtype))
+    name = NUMBA_NAMES.get(name, name)
     if name not in ELEMENT_TYPES:
         raise TypeError(f"dtype must be one of {', '.join(ELEMENT_TYPES)}; got {dtype!r}")
     return np.dtype(getattr(ml_dtypes, name)) if hasattr(ml_dtypes, name) else np.dtype(name)

@@ -60,3 +60,13 @@ def test_installed_metadata_is_that_of_the_checkout(requirement):
 
 def test_either_toolkit_is_an_extra():
     assert {"cu12", "cu13"} <= set(metadata.metadata("hopper-numba").get_all("Provides-Extra"))
+
+
+@pytest.mark.gpu
+def test_importing_leaves_the_gpu_alone(tmp_path):
+    opened = (
+        "any('/dev/nvidia' in str(Path(link).readlink()) for link in Path('/proc/self/fd').iterdir() if link.exists())"
+    )
+    code = f"from pathlib import Path; import hopper_numba, hopper_numba.intrinsics; print({opened})"
+    run = python(f"{code}; from cuda.core import Device; Device().set_current(); print({opened})", cwd=tmp_path)
+    assert run.stdout.split() == ["False", "True"], run.stderr

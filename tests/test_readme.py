@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hopper_numba import interpret
+from hopper_numba import interpret, intrinsics
 from hopper_numba.interpreter import DeadlockError
+from hopper_numba.intrinsics import REGISTRY
 
 README = Path(__file__).parent.parent / "README.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
@@ -20,10 +21,29 @@ def execute(block, folder):
     exec(compile(block, str(path), "exec"), {"__name__": "readme"})
 
 
-def test_the_guide_runs_from_top_to_bottom(tmp_path):
-    guide = README.parent / "docs" / "kernels.md"
+@pytest.fixture(autouse=True)
+def registry():
+    """What a guide declares is forgotten."""
+    before = dict(REGISTRY)
+    yield
+    REGISTRY.clear()
+    REGISTRY.update(before)
+
+
+@pytest.mark.parametrize("name", ["kernels.md", "ptx.md"])
+def test_a_guide_runs_from_top_to_bottom(name, tmp_path):
+    guide = README.parent / "docs" / name
     with interpret():
         execute("\n".join(re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)), tmp_path)
+
+
+def test_what_the_guide_names_is_there():
+    guide = README.parent / "docs" / "ptx.md"
+    table = guide.read_text().partition("## Operands")[0]
+    named = re.findall(r"`(\w+)\.(\w+)`", "\n".join(row.split("|")[2] for row in table.splitlines() if "|" in row))
+    assert len(named) > 15
+    for chapter, function in named:
+        assert hasattr(getattr(intrinsics, chapter), function)
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))

@@ -6,7 +6,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from numba import cuda, float32, uint32
+from numba import cuda, float32, int32, uint32
 
 from hopper_numba import SharedLayout, TensorMap, barriers, interpret, jit, tile
 from hopper_numba.intrinsics import fence, mbarrier, tma, wgmma
@@ -14,7 +14,7 @@ from hopper_numba.intrinsics.tiles import ELEMENT_TYPES, as_dtype
 from hopper_numba.intrinsics.types import SharedView
 
 PLACES = ["interpreter", pytest.param("gpu", marks=pytest.mark.gpu)]
-STEP = 2  # which 16 of the 64 of K are multiplied
+STEP = 2  # which quarter of K is multiplied
 
 
 def run(place, kernel, maps, outputs):
@@ -82,12 +82,14 @@ def columns_of_b(swizzle, b_k_major, n):
 
 
 def multiplying(dtype, swizzle, a_k_major, b_k_major, n):
-    """A kernel that multiplies 16 of the 64 of K, and the last `n` columns of B, by one WGMMA."""
+    """A kernel that multiplies 32 of the 128 bytes of K, and the last `n` columns of B, by one WGMMA."""
     columns = columns_of_b(swizzle, b_k_major, n)
     last = columns // n - 1
+    k = 32 // np.dtype(dtype).itemsize
+    sums = int32 if np.dtype(dtype).kind in "iu" else float32
     shared = SharedLayout(
-        a=tile(dtype, (64, 64), swizzle),
-        b=tile(dtype, (n, 64) if b_k_major else (64, columns), swizzle),
+        a=tile(dtype, (64, 4 * k), swizzle),
+        b=tile(dtype, (n, 4 * k) if b_k_major else (4 * k, columns), swizzle),
         loaded=barriers(),
     )
 
@@ -97,19 +99,19 @@ def multiplying(dtype, swizzle, a_k_major, b_k_major, n):
 
     @cuda.jit(device=True)
     def a_part(smem):
-        return smem.a.part(64, 16, 0, STEP)
+        return smem.a.part(64, k, 0, STEP)
 
     @cuda.jit(device=True)
     def a_part_transposed(smem):
-        return smem.a.T.part(64, 16, 0, STEP)
+        return smem.a.T.part(64, k, 0, STEP)
 
     @cuda.jit(device=True)
     def b_part(smem):
-        return smem.b.part(16, n, STEP, last)
+        return smem.b.part(k, n, STEP, last)
 
     @cuda.jit(device=True)
     def b_part_transposed(smem):
-        return smem.b.T.part(16, n, STEP, 0)
+        return smem.b.T.part(k, n, STEP, 0)
 
     a_of, b_of = a_part if a_k_major else a_part_transposed, b_part_transposed if b_k_major else b_part
 
@@ -124,7 +126,7 @@ def multiplying(dtype, swizzle, a_k_major, b_k_major, n):
             tma.load(smem.b, b, (0, 0), smem.loaded)
         cuda.syncthreads()
         mbarrier.wait(smem.loaded, 0)
-        acc = wgmma.zeros(float32, n)
+        acc = wgmma.zeros(sums, n)
         wgmma.fence()
         acc = wgmma.mma(a_of(smem), b_of(smem), acc)
         wgmma.commit_group()
@@ -135,9 +137,14 @@ def multiplying(dtype, swizzle, a_k_major, b_k_major, n):
 
 FORMS = [
     pytest.param(dtype, swizzle, majors, n, id=f"{np.dtype(dtype)}-{swizzle}-{majors}-{n}")
-    for dtype, sizes in ((np.float16, (8, 24, 64, 128, 256)), (ml_dtypes.bfloat16, (64,)))
+    for dtype, sizes in (
+        (np.float16, (8, 24, 64, 128, 256)),
+        (ml_dtypes.bfloat16, (64,)),
+        *((dtype, (24, 256)) for dtype in (np.float32, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2)),
+        *((dtype, (24, 256)) for dtype in (np.int8, np.uint8)),
+    )
     for swizzle in (128, 64, 32, 0)
-    for majors in ("KK", "KN", "MK", "MN")
+    for majors in (("KK", "KN", "MK", "MN") if np.dtype(dtype).itemsize == 2 else ("KK",))
     for n in sizes
     # a part of B is whole panels, or divides one
     if columns_of_b(swizzle, majors[1] == "K", n) * 2 % (swizzle or 16) == 0
@@ -151,10 +158,11 @@ def test_wgmma_multiplies_what_was_loaded(dtype, swizzle, majors, n, place):
     a_k_major, b_k_major = majors[0] == "K", majors[1] == "K"
     kernel, shared = multiplying(dtype, swizzle, a_k_major, b_k_major, n)
     rng = np.random.default_rng(1)
-    a = rng.integers(-8, 8, (64, 64)).astype(dtype)
-    b = rng.integers(-8, 8, (64, columns_of_b(swizzle, b_k_major, n))).astype(dtype)
+    k = 32 // np.dtype(dtype).itemsize
+    a = rng.integers(-8, 8, (64, 4 * k)).astype(dtype)
+    b = rng.integers(-8, 8, (4 * k, columns_of_b(swizzle, b_k_major, n))).astype(dtype)
     in_memory = [(a if a_k_major else np.ascontiguousarray(a.T)), (np.ascontiguousarray(b.T) if b_k_major else b)]
     maps = [(array, shared.members[name]) for array, name in zip(in_memory, "ab", strict=True)]
     (found,) = run(place, kernel, maps, [np.full((64, n), np.nan, np.float32)])
-    part = slice(16 * STEP, 16 * STEP + 16)
+    part = slice(k * STEP, k * STEP + k)
     np.testing.assert_array_equal(found, a[:, part].astype(np.float32) @ b[part, -n:].astype(np.float32))

@@ -63,21 +63,24 @@ def wgmma_read(descriptor, k_major, mn, k, itemsize):
 
 
 @pytest.mark.parametrize("swizzle_span", [128, 64, 32, 0])
-@pytest.mark.parametrize("k_major", [True, False])
+@pytest.mark.parametrize(
+    ("dtype", "k_major"), [("float16", True), ("float16", False), ("float32", True), ("int8", True)]
+)
 @pytest.mark.parametrize("mn", [64, 128])
-def test_wgmma_reads_the_part_it_is_given(swizzle_span, k_major, mn):
-    dtype, k_size = np.dtype(np.float16), 128
+def test_wgmma_reads_the_part_it_is_given(swizzle_span, dtype, k_major, mn):
+    dtype = np.dtype(dtype)
+    k_size, k_step = 256 // dtype.itemsize, 32 // dtype.itemsize
     rows, columns = (mn, k_size) if k_major else (k_size, mn)
     description = tile(dtype, (rows, columns), swizzle_span)
     base = 2048
     memory = tma_write(np.zeros((rows, columns), dtype), description, base)
     view = SharedView(description, base)
-    for step in range(k_size // 16):
-        part = view.part(mn, 16, 0, step) if k_major else view.part(16, mn, step, 0)
+    for step in range(k_size // k_step):
+        part = view.part(mn, k_step, 0, step) if k_major else view.part(k_step, mn, step, 0)
         descriptor = descriptor_constant(part.description, k_major) | (part.base & 0x3FFFF) >> 4
-        for i, k in itertools.product(range(mn), range(16)):
-            wanted = (i, 16 * step + k) if k_major else (16 * step + k, i)
-            assert memory[wgmma_read(descriptor, k_major, i, k, 2)] == wanted
+        for i, k in itertools.product(range(mn), range(k_step)):
+            wanted = (i, k_step * step + k) if k_major else (k_step * step + k, i)
+            assert memory[wgmma_read(descriptor, k_major, i, k, dtype.itemsize)] == wanted
 
 
 def test_majors_are_told_from_the_view():

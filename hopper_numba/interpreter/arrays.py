@@ -126,35 +126,40 @@ class GlobalArray(KernelArray):
         numbers = tuple(int(i) for i in indices)
         return CheckedElement(self, sum(i * s for i, s in zip(numbers, self.strides, strict=True)), numbers)
 
-    def load_bytes(self, element: GlobalElement, nbytes: int) -> np.ndarray:
-        """A copy of `nbytes` bytes from an element on."""
+    def load_bytes(self, element: GlobalElement, nbytes: int, alignment: int = 0) -> np.ndarray:
+        """A copy of `nbytes` bytes from an element on, at a multiple of `alignment` or else of their number."""
         if self._bytes is not None:
-            begin = self._begin("read", element, nbytes)
+            begin = self._begin("read", element, nbytes, alignment)
             return self._bytes[begin : begin + nbytes].copy()
-        places = self._places("read", element, nbytes)
+        places = self._places("read", element, nbytes, alignment)
         return np.concatenate([np.atleast_1d(self._array[place]).view(np.uint8) for place in places])
 
-    def store_bytes(self, element: GlobalElement, data: np.ndarray) -> None:
-        """Write bytes from an element on."""
+    def store_bytes(self, element: GlobalElement, data: np.ndarray, alignment: int = 0) -> None:
+        """Write bytes from an element on, at a multiple of `alignment` or else of their number."""
         nbytes = len(data)
         if self._bytes is not None:
-            begin = self._begin("write", element, nbytes)
+            begin = self._begin("write", element, nbytes, alignment)
             self._bytes[begin : begin + nbytes] = data
             return
         values = data.view(self._array.dtype)
-        for place, value in zip(self._places("write", element, nbytes), values, strict=True):
+        for place, value in zip(self._places("write", element, nbytes, alignment), values, strict=True):
             self._array[place] = value
 
-    def _begin(self, verb: str, element: GlobalElement, nbytes: int) -> int:
+    def check_bytes(self, verb: str, element: GlobalElement, nbytes: int, alignment: int) -> None:
+        """Refuse what `load_bytes` or `store_bytes` would, before it is done."""
+        find = self._begin if self._bytes is not None else self._places
+        find(verb, element, nbytes, alignment)
+
+    def _begin(self, verb: str, element: GlobalElement, nbytes: int, alignment: int) -> int:
         """The offset of a checked access in memory without gaps."""
-        self._check_address(verb, element, nbytes)
+        self._check_address(verb, element, nbytes, alignment or nbytes)
         if not 0 <= element.offset <= self._array.nbytes - nbytes:
             raise self._beyond(verb, element, nbytes)
         return element.offset
 
-    def _places(self, verb: str, element: GlobalElement, nbytes: int) -> list[tuple[int, ...]]:
+    def _places(self, verb: str, element: GlobalElement, nbytes: int, alignment: int) -> list[tuple[int, ...]]:
         """The indices of the elements that an access covers, in memory with gaps."""
-        self._check_address(verb, element, nbytes)
+        self._check_address(verb, element, nbytes, alignment or nbytes)
         itemsize = self._array.itemsize
         if nbytes % itemsize:
             raise TypeError(f"cannot {verb} {nbytes} bytes of {self.name}, whose elements have {itemsize}")
@@ -181,17 +186,17 @@ class GlobalArray(KernelArray):
         inside = all(0 <= i < n for i, n in zip(indices, self.shape, strict=True))
         return tuple(indices) if inside and offset == 0 else None
 
-    def _check_address(self, verb: str, element: GlobalElement, nbytes: int) -> None:
+    def _check_address(self, verb: str, element: GlobalElement, nbytes: int, alignment: int) -> None:
         indices = getattr(element, "indices", ())
         for index, extent in zip(indices, self.shape, strict=False):
             if not 0 <= index < extent:
                 raise self._beyond(verb, element, nbytes)
         address = self._array.__array_interface__["data"][0] + element.offset
-        if address % nbytes:
+        if address % alignment:
             raise self._machine.fault(
                 MisalignedError,
-                f"cannot {verb} {nbytes} bytes at {self._of(element)}: its address must be a multiple of {nbytes}; got "
-                f"one that is {address % nbytes} beyond",
+                f"cannot {verb} {nbytes} bytes at {self._of(element)}: its address must be a multiple of {alignment}; "
+                f"got one that is {address % alignment} beyond",
             )
 
     def _of(self, element: GlobalElement) -> str:

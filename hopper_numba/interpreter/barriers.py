@@ -1,4 +1,4 @@
-"""Barriers: mbarrier objects in shared memory, and the sixteen named barriers of a block."""
+"""Barriers: mbarrier objects in shared memory, the sixteen named barriers of a block, the barrier of a cluster."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from hopper_numba.intrinsics.mbarrier import MAX_COUNT
 
 from .errors import BarrierError, DivergenceError, PhaseOverrunError
+from .source import role
 
 
 class Barrier:
@@ -22,6 +23,8 @@ class Barrier:
     ----------
     count : int
         Arrivals of a phase; 0 where it is not initialised.
+    dropped : int
+        Arrivals by which the next phase takes fewer.
     pending : int
         Arrivals that this phase still lacks.
     expected, reported : int
@@ -30,17 +33,29 @@ class Barrier:
         Number of the phase, from 0.
     """
 
-    __slots__ = ("address", "block", "count", "expected", "machine", "pending", "phase", "reported", "waiters")
+    __slots__ = (
+        "address",
+        "block",
+        "count",
+        "dropped",
+        "expected",
+        "machine",
+        "pending",
+        "phase",
+        "reported",
+        "waiters",
+    )
 
     def __init__(self, machine: Any, block: Any, address: int) -> None:
         self.machine, self.block, self.address = machine, block, address
-        self.count = self.pending = self.expected = self.reported = self.phase = 0
+        self.count = self.dropped = self.pending = self.expected = self.reported = self.phase = 0
         self.waiters: list[Any] = []
 
     @property
     def name(self) -> str:
-        """As the shared memory's layout has it, or its address."""
-        return self.block.name_of(self.address)
+        """As the shared memory's layout has it, or its address; and its block, unless that of the running thread."""
+        thread, name = self.machine.thread, self.block.name_of(self.address)
+        return name if thread is None or thread.block is self.block else f"{name} of block {self.block.index}"
 
     def init(self, count: int) -> None:
         """Begin phase 0 of `count` arrivals."""
@@ -50,7 +65,7 @@ class Barrier:
         self.block.memory.claim_barrier(self.address)
         self.block.barriers[self.address] = self
         self.count = self.pending = count
-        self.expected = self.reported = self.phase = 0
+        self.dropped = self.expected = self.reported = self.phase = 0
 
     def inval(self) -> None:
         """End the barrier; its bytes are ordinary ones again."""
@@ -61,18 +76,52 @@ class Barrier:
         self.block.memory.release_barrier(self.address)
         self.count = 0
 
-    def arrive(self, count: int = 1, expect_tx: int = 0) -> int:
-        """Expect `expect_tx` bytes, then arrive `count` times; the state: the phase that this was, of which barrier."""
+    def arrive(self, count: int = 1, expect_tx: int = 0, drops: bool = False) -> int:
+        """Expect `expect_tx` bytes, then arrive `count` times; the state: the phase that this was, of which barrier.
+
+        If it `drops`, later phases take that many arrivals fewer.
+        """
         self._use("arrived on")
         phase = self.phase
         if count > self.pending:
             raise self._overrun(
                 f"barrier {self.name}: {count} arrivals in phase {phase}, which takes only {self.pending} more"
             )
+        if drops:
+            self._drop(count)
         self._expect(expect_tx)
         self.pending -= count
         self._complete_phase()
         return self.address << 32 | phase
+
+    def _drop(self, count: int) -> None:
+        left = self.count - self.dropped - count
+        if left < 1:
+            raise self._overrun(
+                f"barrier {self.name}: dropping {count} of the {left + count} arrivals of later phases leaves none, "
+                "and a phase takes at least one"
+            )
+        self.dropped += count
+
+    def expect_arrival(self, increments: bool) -> None:
+        """Be given to copies, which are to arrive; if that `increments`, this phase takes one arrival more."""
+        self._use("given to copies")
+        if increments:
+            if self.pending == MAX_COUNT:
+                raise self._overrun(f"barrier {self.name}: a phase takes at most {MAX_COUNT} arrivals")
+            self.pending += 1
+
+    def arrive_for_copies(self, fault: Any) -> None:
+        """Arrive once, by no thread; `fault` makes errors."""
+        if not self.count or not self.pending:
+            raise fault(
+                PhaseOverrunError,
+                f"barrier {self.name}: copies arrive in phase {self.phase}, which takes no more arrivals"
+                if self.count
+                else f"copies arrived for barrier {self.name}, which is not initialised",
+            )
+        self.pending -= 1
+        self._complete_phase()
 
     def expect(self, nbytes: int) -> None:
         """Expect `nbytes` more in this phase."""
@@ -85,6 +134,11 @@ class Barrier:
             raise self._fault(
                 f"barrier {self.name} can expect {MAX_COUNT} bytes at once; got {self.expected - self.reported}"
             )
+
+    def complete_tx(self, nbytes: int) -> None:
+        """Count `nbytes` that a thread says have arrived."""
+        self._use("told of bytes")
+        self.complete(nbytes)
 
     def complete(self, nbytes: int, fault: Any = None) -> None:
         """Count `nbytes` that arrived; `fault` makes errors, where no thread does this."""
@@ -103,8 +157,9 @@ class Barrier:
         if self.pending or self.expected != self.reported:
             return
         self.phase += 1
+        self.count -= self.dropped
         self.pending = self.count
-        self.expected = self.reported = 0
+        self.dropped = self.expected = self.reported = 0
         self.machine.scheduler.wake(self.waiters)
 
     def test(self, parity: int) -> bool:
@@ -238,3 +293,81 @@ def _arrive(lanes: list[tuple]) -> list[int]:
     completions = barrier.completions
     barrier._arrive(32, threads)
     return [completions] * 32
+
+
+class ClusterBarrier:
+    """The barrier of a cluster (PTX ISA, "barrier.cluster"): every thread of its blocks that has not exited arrives.
+
+    Parameters
+    ----------
+    machine : Machine
+    blocks : list of Block
+    """
+
+    def __init__(self, machine: Any, blocks: list[Any]) -> None:
+        self.machine, self.blocks = machine, blocks
+        self.phase = self.arrived = 0
+        self.arrivals: dict[Any, int] = {}  # the phase in which a thread arrived that has not waited since
+        self.waiters: list[Any] = []
+
+    def take_part(self, arrives: bool, waits: bool, as_warp: bool) -> None:
+        """Arrive, wait or both: the running thread, or together with the rest of its warp."""
+        self.machine.step()
+        operands = (self, self.machine.thread, arrives)
+        if as_warp:
+            self.machine.collective("warp", _take_part, operands)
+        else:
+            _take_part([operands])
+        if waits:
+            self._wait()
+
+    def begin(self, threads: list[Any], arrives: bool) -> None:
+        """Let threads arrive; or check, of those that are to wait, that they did."""
+        for thread in threads:
+            if arrives == (thread in self.arrivals):
+                raise self.machine.fault(
+                    BarrierError,
+                    f"thread {thread.index} arrives at the barrier of the cluster again; cluster.wait must come between"
+                    if arrives
+                    else f"thread {thread.index} waits at the barrier of the cluster without cluster.arrive before",
+                )
+            if arrives:
+                self.arrivals[thread] = self.phase
+        if arrives:
+            self.arrived += len(threads)
+            self._complete()
+
+    def _wait(self) -> None:
+        thread = self.machine.thread
+        while self.arrivals[thread] == self.phase:
+            self.waiters.append(thread)
+            self.machine.scheduler.block((self, None))
+        del self.arrivals[thread]
+
+    def _complete(self) -> None:
+        if self.arrived and self.arrived >= sum(block.live for block in self.blocks):
+            self.phase += 1
+            self.arrived = 0
+            self.machine.scheduler.wake(self.waiters)
+
+    def thread_exited(self, thread: Any) -> None:
+        """Nobody waits for a thread that exited."""
+        if self.arrivals.pop(thread, None) == self.phase:
+            self.arrived -= 1
+        self._complete()
+
+    def describe(self, detail: Any) -> str:
+        """Who has not arrived."""
+        missing = []
+        for block in self.blocks:
+            absent = [t.index for t in block.threads if not t.exited and self.arrivals.get(t) != self.phase]
+            if absent:
+                missing.append(f"block {block.index}, {role(absent)}")
+        return f"on the barrier of the cluster: arrivals missing of {'; '.join(missing)}"
+
+
+def _take_part(lanes: list[tuple]) -> list[None]:
+    """What threads do that come to the barrier of the cluster together."""
+    barrier, _, arrives = lanes[0]
+    barrier.begin([thread for _, thread, _ in lanes], arrives)
+    return [None] * len(lanes)

@@ -28,11 +28,14 @@ class Thread:
     exited : bool
     open_bulk, bulk : list
         Bulk stores not committed yet; groups of committed ones.
+    copies : ThreadCopies or None
+        What it copies with cp.async, if it does.
     """
 
     __slots__ = (
         "block",
         "bulk",
+        "copies",
         "exited",
         "greenlet",
         "index",
@@ -52,6 +55,7 @@ class Thread:
         self.exited = False
         self.open_bulk: list[Any] = []
         self.bulk: list[list[Any]] = []
+        self.copies: Any = None
         self.greenlet: Any = None
         self.resume: Any = None
 
@@ -109,6 +113,7 @@ class Block:
         for barrier in self.named.values():
             barrier.thread_exited()
         self.warp_syncs[thread.warp].thread_exited()
+        self.machine.cluster_barrier.thread_exited(thread)
 
     def static_array(
         self, site: tuple, name: str, shape: tuple[int, ...], dtype: np.dtype, alignment: int

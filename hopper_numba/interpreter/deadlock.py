@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .barriers import Barrier, NamedBarrier
+from .barriers import Barrier, ClusterBarrier, NamedBarrier
 from .collectives import Together, WarpSync
 from .errors import DeadlockError, InterpreterError
 from .source import role, site_of
@@ -49,10 +49,10 @@ def stuck(machine: Any, blocks: list[Any]) -> InterpreterError:
 def _waits_in_vain(together: Together) -> bool:
     """Whether the absent are where only the present could help: exited, or at another instruction of several threads.
 
-    One that waits on an mbarrier may be the victim of a deadlock elsewhere.
+    One that waits on an mbarrier, or for the cluster, may be the victim of a deadlock elsewhere.
     """
     absent = [t for t in together.members if t not in together.waiters]
     reasons = [t.waiting[0] for t in absent if not t.exited and t.waiting is not None]
-    return not any(isinstance(reason, Barrier) for reason in reasons) and all(
+    return not any(isinstance(reason, Barrier | ClusterBarrier) for reason in reasons) and all(
         isinstance(reason, Together | NamedBarrier | WarpSync) for reason in reasons
     )

@@ -53,19 +53,19 @@ class UninitialisedReadError(InterpreterError):
 
 
 class ReadBeforeArrivalError(UninitialisedReadError):
-    """A read of shared memory that a TMA load is still to write."""
+    """A read of shared memory that an asynchronous copy is still to write."""
 
     kind = "read-before-arrival"
 
 
 class OverwriteError(InterpreterError):
-    """A write of shared memory that a TMA load is still to write."""
+    """A write of shared memory that an asynchronous copy is still to write."""
 
     kind = "overwrite-in-flight"
 
 
 class BarrierError(InterpreterError):
-    """A barrier used in a way that it does not have: a count, a state, its bytes as data."""
+    """A barrier used in a way that it does not have: a count, a state, its bytes as data, arrivals of one thread."""
 
     kind = "barrier-misuse"
 

@@ -69,7 +69,7 @@ def run(
     settings = active()
     if seed is None:
         seed = settings.seed if settings is not None else 0
-    machine = Machine(shape, threads, dynamic_shared, seed)
+    machine = Machine(shape, threads, dynamic_shared, seed, together)
     source = cast(FunctionType, getattr(kernel, "py_func", kernel))
     function = Rewriter(CudaNamespace(machine)).function(source)
     given = tuple(_argument(machine, n, v) for n, v in zip(_names(source, args), args, strict=True))

@@ -15,15 +15,23 @@ from greenlet import GreenletExit, greenlet
 from hopper_numba.intrinsics.tiles import Shared
 from hopper_numba.intrinsics.types import MAPPED_SHIFT, GlobalElement, SharedView
 
-from .barriers import Barrier, NamedBarrier
+from .barriers import Barrier, ClusterBarrier, NamedBarrier
 from .block import Block, Thread
-from .copies import Load, Store
+from .copies import DTYPES, Box, Combine, Load, Place, Run, Store, Value, combining, named
 from .deadlock import stuck
-from .errors import DivergenceError, InterpreterError, OutOfBoundsError, PhaseOverrunError, UnfinishedError
-from .matrices import Accumulator, MatrixUnit, zeros
+from .errors import (
+    BarrierError,
+    DivergenceError,
+    InterpreterError,
+    OutOfBoundsError,
+    PhaseOverrunError,
+    UnfinishedError,
+)
+from .matrices import Accumulator, Fragment, MatrixUnit, Product, whole, zeros
 from .memory import BASE
 from .scheduler import Scheduler
 from .source import Site, raised_at, role, site_of
+from .thread_copies import ThreadCopies
 
 
 class Machine:
@@ -37,6 +45,8 @@ class Machine:
         Bytes of dynamic shared memory of a block.
     seed : int
         Of the schedule.
+    cluster : tuple of int
+        Three extents, in blocks.
 
     Attributes
     ----------
@@ -50,15 +60,27 @@ class Machine:
         Interruptions since anything but a read happened.
     to_come : int
         Blocks of the grid that have not begun to run.
+    blocks : list of Block
+        Of the running cluster, by rank.
+    cluster_barrier : ClusterBarrier
+        Its barrier.
     """
 
-    def __init__(self, grid: tuple[int, int, int], block: tuple[int, int, int], dynamic_shared: int, seed: int) -> None:
-        self.grid, self.block_shape, self.dynamic = grid, block, dynamic_shared
+    def __init__(
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        dynamic_shared: int,
+        seed: int,
+        cluster: tuple[int, int, int],
+    ) -> None:
+        self.grid, self.block_shape, self.dynamic, self.cluster = grid, block, dynamic_shared, cluster
         self.thread: Any = None
         self.acting: Any = None
         self.spins = 0
         self.to_come = math.prod(grid)
         self.blocks: list[Block] = []
+        self.cluster_barrier = ClusterBarrier(self, self.blocks)
         self.scheduler = Scheduler(self, seed, lambda: stuck(self, self.blocks))
         self.budget = self.scheduler.next_interruption()
 
@@ -67,6 +89,7 @@ class Machine:
     def run(self, function: Callable, args: tuple, places: list[tuple[tuple[int, int, int], int]]) -> None:
         """Run co-resident blocks: `places` are their indices and their ranks in the cluster."""
         self.blocks = [Block(self, index, rank, self.block_shape, self.dynamic) for index, rank in places]
+        self.cluster_barrier = ClusterBarrier(self, self.blocks)
         self.to_come -= len(places)
         threads = [thread for block in self.blocks for thread in block.threads]
         for thread in threads:
@@ -104,24 +127,21 @@ class Machine:
 
     def _finish(self, block: Block) -> None:
         """Check that a block whose threads have exited left nothing behind."""
-        work = [operation for operation in self.scheduler.work if getattr(operation, "memory", None) is block.memory]
-        for operation in work:
+        for operation in self.scheduler.work:
             if isinstance(operation, Load):
-                raise self.fault(
-                    UnfinishedError,
-                    f"the block ended before this TMA load arrived: nobody waits for barrier {operation.barrier.name}, "
-                    f"phase {operation.barrier.phase}",
-                    site=operation.site,
-                )
+                operation.check_unfinished(block)
         for unit in block.matrix_units.values():
             unit.finish()
         for thread in block.threads:
+            if thread.copies is not None:
+                thread.copies.finish()
             for store in (*thread.open_bulk, *(store for group in thread.bulk for store in group)):
                 if not store.was_awaited:
                     missing = "tma.commit_group and " if store in thread.open_bulk else ""
                     raise self.fault(
                         UnfinishedError,
-                        "the block ended while this TMA store may still read its shared memory: "
+                        f"block {block.index} ended while this {named(store.site)} may still read its shared "
+                        "memory: "
                         f"{missing}tma.wait_group_read must come before",
                         site=store.site,
                     )
@@ -253,6 +273,11 @@ class Machine:
             )
         return (rank + 1) << MAPPED_SHIFT | address
 
+    def shared_rank(self, address: int) -> int:
+        """The rank of the block that an address is in."""
+        rank = address >> MAPPED_SHIFT
+        return rank - 1 if rank else self.thread.block.rank
+
     def locate(self, address: int) -> tuple[Block, int]:
         """The block whose shared memory an address is in, and the address there."""
         rank = address >> MAPPED_SHIFT
@@ -285,10 +310,22 @@ class Machine:
         self.tick()
         return element.array.load_bytes(element, nbytes)
 
+    def global_acquire(self, element: GlobalElement, nbytes: int) -> np.ndarray:
+        """As `global_load`, of what others may be about to write: they run before."""
+        self.pause()
+        return element.array.load_bytes(element, nbytes)
+
     def global_store(self, element: GlobalElement, data: Any) -> None:
         """Write bytes to an argument."""
         self.step()
         element.array.store_bytes(element, np.frombuffer(data, np.uint8))
+
+    def global_update(self, element: GlobalElement, dtype: np.dtype, update: Callable[[int], int]) -> None:
+        """Replace an unsigned number of an argument by the low bits of what `update` makes of it, atomically."""
+        self.step()
+        old = int(element.array.load_bytes(element, dtype.itemsize).view(dtype)[0])
+        new = update(old) & (1 << 8 * dtype.itemsize) - 1
+        element.array.store_bytes(element, np.array([new], dtype).view(np.uint8))
 
     # Barriers -------------------------------------------------------------------------------------------------------
 
@@ -305,27 +342,111 @@ class Machine:
             found = block.named[number] = NamedBarrier(self, block, number)
         return found
 
-    # TMA ------------------------------------------------------------------------------------------------------------
+    # Bulk copies ----------------------------------------------------------------------------------------------------
 
-    def tma_load(self, tile: SharedView, tensor_map: Any, coordinates: tuple[int, ...], barrier_address: int) -> None:
-        """Begin to load a tile, panel by panel."""
+    def tma_load(
+        self,
+        tile: SharedView,
+        tensor_map: Any,
+        coordinates: tuple[int, ...],
+        barrier: int,
+        multicast: int | None = None,
+    ) -> None:
+        """Begin to load a tile, panel by panel; to all blocks of `multicast`."""
         self.step()
-        barrier, site = self.barrier(barrier_address), self.site()
-        if not barrier.count:
-            raise self.fault(PhaseOverrunError, f"barrier {barrier.name} is given to tma.load before mbarrier.init")
-        for panel in range(tile.description.panels):
-            self.scheduler.work.append(
-                Load(self, tile.description, tile.base, panel, tensor_map, coordinates, site, barrier=barrier)
-            )
+        site, description = self.site(), tile.description
+        for block, within, reported in self._destinations(tile.base, barrier, multicast):
+            for panel in range(description.panels):
+                box = Box(tensor_map.array, description, panel, coordinates)
+                place = Place.of_panel(block, within, description, panel, site)
+                self.scheduler.work.append(Load(self, site, box, place, reported))
 
-    def tma_store(self, tensor_map: Any, coordinates: tuple[int, ...], tile: SharedView) -> None:
-        """Begin to store a tile, panel by panel."""
+    def tma_store(
+        self, tensor_map: Any, coordinates: tuple[int, ...], tile: SharedView, operation: str | None = None
+    ) -> None:
+        """Begin to store a tile, panel by panel, or to reduce it."""
+        self.step()
+        site, description = self.site(), tile.description
+        combine = combining(operation, description.dtype) if operation else None
+        for panel in range(description.panels):
+            place = Place.of_panel(self.thread.block, tile.base, description, panel, site)
+            box = Box(tensor_map.array, description, panel, coordinates)
+            self._store(Store(self, site, place, box, combine))
+
+    def bulk_load(
+        self, destination: int, source: GlobalElement, nbytes: int, barrier: int, multicast: int | None = None
+    ) -> None:
+        """Begin to load bytes; to all blocks of `multicast`."""
+        self.step()
+        site, run = self.site(), Run(source, nbytes, "read")
+        for block, within, reported in self._destinations(destination, barrier, multicast):
+            place = Place.of_bytes(block, within, nbytes, site)
+            self.scheduler.work.append(Load(self, site, run, place, reported))
+
+    def bulk_store(
+        self, destination: GlobalElement, source: int, nbytes: int, reduction: tuple[str, str] | None = None
+    ) -> None:
+        """Begin to store bytes, or to reduce elements: by an operation, of a type of PTX."""
+        self.step()
+        site, run = self.site(), Run(destination, nbytes, "write")
+        place = Place.of_bytes(self.thread.block, source, nbytes, site)
+        self._store(Store(self, site, place, run, _combining(reduction)))
+
+    def bulk_send(
+        self, destination: int, source: int, nbytes: int, barrier: int, reduction: tuple[str, str] | None = None
+    ) -> None:
+        """Begin to copy bytes to a block of the cluster, or to reduce elements there."""
         self.step()
         site = self.site()
-        for panel in range(tile.description.panels):
-            store = Store(self, tile.description, tile.base, panel, tensor_map, coordinates, site)
-            self.thread.open_bulk.append(store)
-            self.scheduler.work.append(store)
+        own = Place.of_bytes(self.thread.block, source, nbytes, site)
+        for block, within, reported in self._destinations(destination, barrier, None):
+            place = Place.of_bytes(block, within, nbytes, site)
+            self.scheduler.work.append(Load(self, site, own, place, reported, _combining(reduction)))
+
+    def bulk_prefetch(self, source: GlobalElement, nbytes: int) -> None:
+        """Check what is prefetched: there is no cache."""
+        self.tick()
+        Run(source, nbytes, "prefetch")
+
+    def store_async(self, address: int, data: bytes, barrier: int) -> None:
+        """Begin to store the bytes of registers to a block of the cluster, at a multiple of their number."""
+        self.step()
+        site = self.site()
+        for block, within, reported in self._destinations(address, barrier, None):
+            place = Place.of_bytes(block, within, len(data), site, alignment=len(data))
+            self.scheduler.work.append(Load(self, site, Value(data), place, reported))
+
+    def _destinations(
+        self, address: int, barrier_address: int, multicast: int | None
+    ) -> list[tuple[Block, int, Barrier]]:
+        """The blocks that get a copy, where in their shared memory, and on which of their barriers."""
+        pairs = [(address, barrier_address)]
+        if multicast is not None:
+            ranks = [rank for rank in range(16) if multicast >> rank & 1]
+            pairs = [
+                (self.map_shared(self.locate(address)[1], rank), self.map_shared(self.locate(barrier_address)[1], rank))
+                for rank in ranks
+            ]
+        found = []
+        for place, reported in pairs:
+            (block, within), barrier = self.locate(place), self.barrier(reported)
+            if barrier.block is not block:
+                raise self.fault(
+                    BarrierError,
+                    f"barrier {barrier.name} is block {barrier.block.index}'s; what it reports goes to block "
+                    f"{block.index}: they must be in one block",
+                )
+            if not barrier.count:
+                raise self.fault(
+                    PhaseOverrunError,
+                    f"barrier {barrier.name} is given to {named(self.site())} before mbarrier.init",
+                )
+            found.append((block, within, barrier))
+        return found
+
+    def _store(self, store: Store) -> None:
+        self.thread.open_bulk.append(store)
+        self.scheduler.work.append(store)
 
     def bulk_commit(self) -> None:
         """Close a group of this thread's bulk stores."""
@@ -350,11 +471,23 @@ class Machine:
         if not read:
             del groups[: max(0, len(groups) - n)]
 
+    @property
+    def copies(self) -> ThreadCopies:
+        """What the running thread copies with cp.async."""
+        thread = self.thread
+        if thread.copies is None:
+            thread.copies = ThreadCopies(self)
+        return thread.copies
+
     # WGMMA ----------------------------------------------------------------------------------------------------------
 
     def accumulator(self, dtype: np.dtype, n: int) -> Accumulator:
         """A 64 x `n` accumulator of zeros: this thread's part."""
         return Accumulator(zeros(dtype, n), self.thread.index % 128, in_flight=False)
+
+    def fragment(self, dtype: np.dtype, registers: tuple[int, ...]) -> Fragment:
+        """A matrix A in registers: this thread's part."""
+        return Fragment(dtype, registers)
 
     def _unit(self) -> MatrixUnit:
         units, number = self.thread.block.matrix_units, self.thread.warp_group
@@ -362,21 +495,26 @@ class Machine:
             units[number] = MatrixUnit(self, number)
         return units[number]
 
-    def wgmma(self, a: SharedView, b: SharedView, acc: Accumulator) -> Accumulator:
+    def wgmma(self, a: Any, b: SharedView, acc: Accumulator, scale_d: bool, negate_a: bool, negate_b: bool) -> Any:
         """Begin to multiply and add; the accumulator in flight."""
-        return self.collective("warp group", self._multiply, (a, b, acc))
+        return self.collective("warp group", self._multiply, (a, b, acc, scale_d, negate_a != negate_b))
 
     def _multiply(self, lanes: list[tuple]) -> list[Accumulator]:
-        a, b, acc = lanes[0]
-        for other_a, other_b, other in lanes:
-            if other_a.base != a.base or other_b.base != b.base or other.matrix is not acc.matrix:
+        a, b, acc, scale_d, negate = lanes[0]
+        for other_a, other_b, other, other_scale, _ in lanes:
+            same_a = getattr(other_a, "base", None) == getattr(a, "base", None)  # a fragment has none
+            if not same_a or other_b.base != b.base or other.matrix is not acc.matrix or other_scale != scale_d:
                 raise self.fault(
-                    DivergenceError, "wgmma.mma: the threads of the warp group name different tiles or accumulators"
+                    DivergenceError,
+                    "wgmma.mma: the threads of the warp group name different tiles or accumulators, or differ in "
+                    "scale_d",
                 )
         unit = self._unit()
         if not unit.queue:
             self.scheduler.work.append(unit)
-        result = unit.issue(a, b, acc.matrix, self.site())
+        fragment = a if isinstance(a, Fragment) else None
+        left = whole([lane[0] for lane in lanes]) if fragment else a
+        result = unit.issue(Product(left, b, acc.matrix, scale_d, negate), fragment, self.site())
         return [Accumulator(result, thread, in_flight=True) for thread in range(128)]
 
     def wgmma_fence(self) -> None:
@@ -392,15 +530,12 @@ class Machine:
         return _nothing(lanes)
 
     def wgmma_wait(self, acc: Any, n: int) -> Any:
-        """Wait for all but the last `n` groups; the accumulators, ready where `n` is 0."""
+        """Wait for all but the last `n` groups; what `acc` is, accumulators ready where `n` is 0."""
         return self.collective("warp group", self._wait, (acc, n))
 
     def _wait(self, lanes: list[tuple]) -> list[Any]:
-        n, unit = lanes[0][1], self._unit()
-        unit.wait(n)
-        first = lanes[0][0]
-        for part in first if isinstance(first, tuple) else (first,):
-            unit.dropped.pop(id(part.matrix), None)
+        (first, n), unit = lanes[0], self._unit()
+        unit.wait(first if isinstance(first, tuple) else (first,), n)
         if not unit.queue and unit in self.scheduler.work:
             self.scheduler.work.remove(unit)
         return [
@@ -408,7 +543,9 @@ class Machine:
             for acc, n in lanes
         ]
 
-    def _waited(self, acc: Accumulator, n: int) -> Accumulator:
+    def _waited(self, acc: Any, n: int) -> Any:
+        if isinstance(acc, Fragment):
+            return acc
         if n == 0 and acc.matrix.value is None:
             raise self.fault(
                 UnfinishedError,
@@ -421,3 +558,7 @@ class Machine:
 
 def _nothing(lanes: list) -> list:
     return [None] * len(lanes)
+
+
+def _combining(reduction: tuple[str, str] | None) -> Combine | None:
+    return combining(reduction[0], DTYPES[reduction[1]]) if reduction else None

@@ -1,10 +1,11 @@
-"""WGMMA: the matrix unit of a warp group, and accumulators, which are values."""
+"""WGMMA: the matrix unit of a warp group, and accumulators and fragments of A, which are values."""
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,7 @@ class Accumulator:
     def pairs(self) -> Iterator[tuple[int, int, tuple]]:
         """Row, even column and values of the pairs of neighbours held, in the order of the registers.
 
-        Values are two float32, or one integer with two float16.
+        Values are two float32 or two integers, or one integer with two float16.
         """
         if self.in_flight or self.matrix.value is None:
             raise machine().fault(
@@ -87,6 +88,8 @@ class Accumulator:
         values: Iterator[tuple]
         if self.dtype == np.float32:
             values = zip(low, high, strict=True)
+        elif self.dtype == np.int32:
+            values = zip(low.tolist(), high.tolist(), strict=True)
         else:
             packed = low.view(np.uint16).astype(np.uint32) | high.view(np.uint16).astype(np.uint32) << 16
             values = ((v,) for v in packed.tolist())
@@ -94,6 +97,43 @@ class Accumulator:
 
     def __repr__(self) -> str:
         return f"<{'in flight' if self.in_flight else 'accumulator'}: {self.dtype} 64x{self.n}>"
+
+
+class Fragment:
+    """The part of a matrix A of 64 rows of 32 bytes that a thread holds: four registers, as integers.
+
+    It has a tile's `dtype`, `shape` and `transposed`.
+    """
+
+    __slots__ = ("dtype", "registers")
+    transposed = False
+
+    def __init__(self, dtype: np.dtype, registers: tuple[int, ...]) -> None:
+        self.dtype, self.registers = dtype, registers
+
+    @property
+    def fragment_shape(self) -> tuple[int, int]:
+        return (64, 32 // self.dtype.itemsize)
+
+    shape = fragment_shape
+
+    def __repr__(self) -> str:
+        return f"<fragment: {self.dtype} {self.shape[0]}x{self.shape[1]}>"
+
+
+def whole(fragments: list[Fragment]) -> np.ndarray:
+    """The matrix of which the threads of a warp group hold fragments."""
+    # axes: warp, lane // 4, lane % 4, then the registers' column half and row half
+    held = np.array([fragment.registers for fragment in fragments], np.uint32).reshape(4, 8, 4, 2, 2)
+    dtype = fragments[0].dtype
+    return np.ascontiguousarray(held.transpose(0, 4, 1, 3, 2)).view(dtype).reshape(fragments[0].shape)
+
+
+def numbers(elements: np.ndarray) -> np.ndarray:
+    """Elements of an operand as the hardware multiplies them, in a type in which their products are exact."""
+    if elements.dtype == np.float32:  # tf32
+        return (elements.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+    return elements.astype(np.float64 if elements.dtype.kind in "iu" else np.float32)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -105,34 +145,65 @@ def _elements(tile: Tile, base: int) -> np.ndarray:
     return tile.swizzled(base + offsets) // tile.itemsize
 
 
+@dataclasses.dataclass(frozen=True)
+class Product:
+    """What a multiplication computes.
+
+    Attributes
+    ----------
+    a : SharedView or numpy.ndarray
+        In shared memory, or as registers held it.
+    b : SharedView
+    addend : Matrix
+    scale_d : bool
+        Whether `addend` is added.
+    negate : bool
+        Whether the product is negated: one of the operands is, and not the other.
+    """
+
+    a: SharedView | np.ndarray
+    b: SharedView
+    addend: Matrix
+    scale_d: bool
+    negate: bool
+
+
 class Multiplication:
-    """A product on its way: its operands are read when it is done."""
+    """A product on its way: its operands in shared memory are read when it is done."""
 
-    __slots__ = ("a", "addend", "b", "group", "memory", "result", "site", "unit")
+    __slots__ = ("group", "memory", "product", "result", "site", "unit")
 
-    def __init__(self, unit: MatrixUnit, group: int, a: SharedView, b: SharedView, addend: Matrix, site: Site) -> None:
-        self.unit, self.group, self.a, self.b, self.addend, self.site = unit, group, a, b, addend, site
+    def __init__(self, unit: MatrixUnit, group: int, product: Product, site: Site) -> None:
+        self.unit, self.group, self.product, self.site = unit, group, product, site
         self.memory = site.thread.block.memory
-        self.result = Matrix(addend.dtype, addend.n, None, site)
+        self.result = Matrix(product.addend.dtype, product.addend.n, None, site)
 
     def _fault(self, kind: type, message: str) -> Exception:
-        first = 128 * self.unit.number
-        return self.unit.machine.fault(kind, message, site=self.site, threads=range(first, first + 128))
+        return self.unit.fault(kind, message, self.site)
 
-    def _read(self, view: SharedView) -> np.ndarray:
-        tile = view.description
-        elements = _elements(tile, view.base)
+    def _read(self, operand: SharedView | np.ndarray) -> np.ndarray:
+        if isinstance(operand, np.ndarray):
+            return numbers(operand)
+        tile = operand.description
+        elements = _elements(tile, operand.base)
         found = self.memory.gather(elements, tile.itemsize, f"{tile} by wgmma.mma", self._fault)
-        return found.view(tile.dtype).astype(np.float32)
+        return numbers(found.view(tile.dtype))
 
     def execute(self) -> None:
         """Multiply."""
-        product = self._read(self.a) @ self._read(self.b)
-        addend = self.addend.value
-        if addend is None:
-            raise self._fault(DivergenceError, "wgmma.mma: acc is in flight in another warp group")
+        product = self.product
+        value = self._read(product.a) @ self._read(product.b)
+        if product.negate:
+            value = -value
+        if product.scale_d:
+            addend = product.addend.value
+            if addend is None:
+                raise self._fault(DivergenceError, "wgmma.mma: acc is in flight in another warp group")
+            value = np.add(addend, value, dtype=value.dtype)
+        if self.result.dtype == np.int32:
+            value = value.astype(np.int64)  # of which int32 keeps the low bits
         # a float16 accumulator is rounded by each instruction
-        self.result.value = np.add(addend, product, dtype=np.float32).astype(self.addend.dtype, copy=False)
+        self.result.value = value.astype(self.result.dtype, copy=False)
 
 
 class MatrixUnit:
@@ -148,6 +219,8 @@ class MatrixUnit:
     ----------
     dropped : dict
         Results that were given neither to a wait nor to a further multiplication, by their ids.
+    held : dict
+        Fragments, with the last multiplication that reads each, not given to a wait for it yet; by their ids.
     """
 
     wakes = False
@@ -157,13 +230,21 @@ class MatrixUnit:
         self.queue: collections.deque[Multiplication] = collections.deque()
         self.committed = 0
         self.dropped: dict[int, Matrix] = {}
+        self.held: dict[int, tuple[Fragment, Multiplication]] = {}
 
-    def issue(self, a: SharedView, b: SharedView, addend: Matrix, site: Site) -> Matrix:
-        """Begin a multiplication; the matrix that it will give."""
-        operation = Multiplication(self, self.committed, a, b, addend, site)
+    def fault(self, kind: type, message: str, site: Site | None) -> Exception:
+        """The error of an instruction of this warp group."""
+        first = 128 * self.number
+        return self.machine.fault(kind, message, site=site, threads=range(first, first + 128))
+
+    def issue(self, product: Product, fragment: Fragment | None, site: Site) -> Matrix:
+        """Begin a multiplication, of a fragment if A is one; the matrix that it will give."""
+        operation = Multiplication(self, self.committed, product, site)
         self.queue.append(operation)
-        self.dropped.pop(id(addend), None)
+        self.dropped.pop(id(product.addend), None)
         self.dropped[id(operation.result)] = operation.result
+        if fragment is not None:
+            self.held[id(fragment)] = fragment, operation
         return operation.result
 
     def step(self) -> bool:
@@ -172,10 +253,15 @@ class MatrixUnit:
             self.queue.popleft().execute()
         return not self.queue
 
-    def wait(self, n: int) -> None:
-        """Do all but the last `n` groups."""
+    def wait(self, parts: Sequence[Accumulator | Fragment], n: int) -> None:
+        """Do all but the last `n` groups, for these accumulators and fragments."""
         while self.queue and self.queue[0].group < self.committed - n:
             self.queue.popleft().execute()
+        for part in parts:
+            if isinstance(part, Accumulator):
+                self.dropped.pop(id(part.matrix), None)
+            elif id(part) in self.held and self.held[id(part)][1] not in self.queue:
+                del self.held[id(part)]
 
     def finish(self) -> None:
         """At the block's end: nothing may be in flight, no result left where it was."""
@@ -188,10 +274,16 @@ class MatrixUnit:
                 site=site,
             )
         for matrix in self.dropped.values():
-            raise self.machine.fault(
+            raise self.fault(
                 UnfinishedError,
                 "the result of this wgmma.mma was given neither to wgmma.wait_group nor to a further wgmma.mma: "
                 "acc = wgmma.mma(a, b, acc) returns the accumulator, it does not change the one that it is given",
-                site=matrix.site,
-                threads=range(128 * self.number, 128 * self.number + 128),
+                matrix.site,
+            )
+        for fragment, operation in self.held.values():
+            raise self.fault(
+                UnfinishedError,
+                f"{fragment} was not given to the wgmma.wait_group that waits for this wgmma.mma: its registers may be "
+                "used for something else before they are read; acc, a = wgmma.wait_group((acc, a), 0) keeps them",
+                operation.site,
             )

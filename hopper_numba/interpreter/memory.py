@@ -23,8 +23,10 @@ from .errors import (
     UninitialisedReadError,
 )
 
-OUTSIDE, WRITTEN, UNWRITTEN, IN_FLIGHT, BARRIER = 0, 1, 2, 4, 8
-"""The state of a byte: not the kernel's; written; written by nobody yet; to be written by a TMA load; of a barrier."""
+OUTSIDE, WRITTEN, UNWRITTEN, IN_FLIGHT, BARRIER, COPIED = 0, 1, 2, 4, 8, 16
+"""The state of a byte: not the kernel's; written; written by nobody yet; to be written by a TMA load; of a barrier; to
+be written by a thread's cp.async.
+"""
 
 BASE = 1024
 STATIC_LIMIT = 48 * 1024
@@ -111,8 +113,8 @@ class SharedMemory:
             self._refuse_elements("read", elements, states != whole, itemsize, what, fault)
         return self._views[itemsize][elements]
 
-    def claim(self, elements: np.ndarray, itemsize: int, what: str) -> None:
-        """Leave elements to a TMA load, which will `deliver` them."""
+    def claim(self, elements: np.ndarray, itemsize: int, what: str, state: int = IN_FLIGHT) -> None:
+        """Leave elements to an asynchronous copy, which will `deliver` them: to cp.async where `state` is COPIED."""
         self._check_elements(elements, itemsize)
         view = self._state_views[itemsize]
         states = view[elements]
@@ -120,7 +122,7 @@ class SharedMemory:
         bad = ((states & forbidden) != 0) | (states == OUTSIDE)
         if bad.any():
             self._refuse_elements("write", elements, bad, itemsize, what, None)
-        view[elements] = int.from_bytes(bytes([IN_FLIGHT]) * itemsize, "little")
+        view[elements] = int.from_bytes(bytes([state]) * itemsize, "little")
 
     def deliver(self, elements: np.ndarray, itemsize: int, data: np.ndarray) -> None:
         """Write elements that were claimed."""
@@ -188,6 +190,13 @@ class SharedMemory:
             return fault(
                 kind,
                 f"{begin}a TMA load is still to write {address:#x}; wait for the barrier that it completes on",
+            )
+        if state & COPIED:
+            kind = ReadBeforeArrivalError if verb == "read" else OverwriteError
+            return fault(
+                kind,
+                f"{begin}a copy by cp.async is still to write {address:#x}; its thread waits by cp_async.wait_group or "
+                "cp_async.wait_all, or it arrives on a barrier",
             )
         if state & UNWRITTEN:
             return fault(UninitialisedReadError, f"{begin}nobody has written {address:#x} yet")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hopper_numba.intrinsics.tiles import ELEMENT_TYPES, as_dtype
+from hopper_numba.intrinsics.tiles import ELEMENT_TYPES, NUMBA_NAMES, as_dtype
 
 
 class Scalar:
@@ -84,6 +84,7 @@ def scalar_type(value: Any) -> Scalar | None:
         name = value.__name__
     elif type(value).__module__.startswith("numba."):
         name = getattr(value, "name", "")
+        name = NUMBA_NAMES.get(name, name)
     else:
         return None
     if name in ("bool", "bool_"):

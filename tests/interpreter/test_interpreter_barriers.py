@@ -87,6 +87,71 @@ def test_a_thread_that_polls_lets_others_arrive(seed):
     assert out[0] == 1
 
 
+def test_a_barrier_takes_fewer_arrivals_from_the_phase_after_a_drop_on():
+    def kernel(out):
+        smem = SHARED.open()
+        mbarrier.init(smem.one, 4)
+        mbarrier.arrive_drop(smem.one, 1)
+        mbarrier.arrive(smem.one, 2)
+        out[0] = mbarrier.test_wait(smem.one, 0)
+        mbarrier.arrive_drop_expect_tx(smem.one, 8)
+        out[1] = mbarrier.test_wait(smem.one, 0)
+        mbarrier.complete_tx(smem.one, 8)
+        out[2] = mbarrier.test_wait(smem.one, 0)
+        for phase in range(1, 4):
+            mbarrier.arrive(smem.one, 1)
+            out[2 * phase + 1] = mbarrier.test_wait(smem.one, phase & 1)
+            mbarrier.arrive(smem.one, 1)
+            out[2 * phase + 2] = mbarrier.test_wait(smem.one, phase & 1)
+        mbarrier.inval(smem.one)
+        mbarrier.init(smem.one, 3)
+        mbarrier.arrive(smem.one, 2)
+        out[9] = mbarrier.test_wait(smem.one, 0)
+
+    out = np.full(10, 9, np.int32)
+    run(kernel, out, threads=1)
+    assert out.tolist() == [0, 0, 1, 0, 1, 0, 1, 0, 1, 0]
+
+
+def test_bytes_may_be_reported_before_they_are_expected():
+    def kernel(out):
+        smem = SHARED.open()
+        mbarrier.init(smem.one, 2)
+        mbarrier.complete_tx(smem.one, 24)
+        mbarrier.expect_tx(smem.one, 8)
+        mbarrier.arrive(smem.one, 1)
+        out[0] = mbarrier.test_wait(smem.one, 0)
+        mbarrier.arrive_expect_tx(smem.one, 16)
+        out[1] = mbarrier.test_wait(smem.one, 0)
+
+    out = np.full(2, 9, np.int32)
+    run(kernel, out, threads=1)
+    assert out.tolist() == [0, 1]
+
+
+def test_more_bytes_than_expected_are_told():
+    def kernel():
+        smem = SHARED.open()
+        mbarrier.init(smem.one, 1)
+        mbarrier.complete_tx(smem.one, 24)
+        mbarrier.arrive_expect_tx(smem.one, 16)
+        mbarrier.wait(smem.one, 0)
+
+    with pytest.raises(interpreter.DeadlockError, match="24 bytes arrived where 16 are expected"):
+        run(kernel, threads=1)
+
+
+def test_a_deadlock_counts_arrivals_of_the_phase_that_lacks_them():
+    def kernel():
+        smem = SHARED.open()
+        mbarrier.init(smem.one, 5)
+        mbarrier.arrive_drop(smem.one, 2)
+        mbarrier.wait(smem.one, 0)
+
+    with pytest.raises(interpreter.DeadlockError, match="3 of 5 arrivals missing"):
+        run(kernel, threads=1)
+
+
 def test_a_loop_with_a_timeout_ends():
     def kernel(out):
         smem = SHARED.open()
@@ -134,6 +199,30 @@ def misuses():
         mbarrier.expect_tx(smem.one, 2**20 - 1)
         mbarrier.expect_tx(smem.one, 1)
 
+    def all_dropped(smem):
+        mbarrier.init(smem.one, 3)
+        mbarrier.arrive_drop(smem.one, 1)
+        mbarrier.arrive_drop(smem.one, 2)
+
+    def too_many_dropped(smem):
+        mbarrier.init(smem.one, 3)
+        mbarrier.arrive(smem.one, 2)
+        mbarrier.arrive_drop(smem.one, 2)
+
+    def dropped_before(smem):
+        mbarrier.init(smem.one, 3)
+        mbarrier.arrive_drop(smem.one, 1)
+        mbarrier.arrive(smem.one, 2)
+        mbarrier.arrive(smem.one, 3)
+
+    def too_many_bytes_reported(smem):
+        mbarrier.init(smem.one, 1)
+        mbarrier.complete_tx(smem.one, 2**20 - 1)
+        mbarrier.complete_tx(smem.one, 1)
+
+    def bytes_before_init(smem):
+        mbarrier.complete_tx(smem.one, 1)
+
     overrun, misuse = "phase-overrun", "barrier-misuse"
     return [
         (before_init, "barrier one is arrived on before mbarrier.init", overrun),
@@ -142,6 +231,11 @@ def misuses():
         (after_inval, "barrier one is waited for before", overrun),
         (of_another_barrier, r"barrier full\[1\] is tested with the state of full\[0\]", misuse),
         (of_an_older_phase, "barrier one, in phase 2, is tested with a state of phase 0", misuse),
+        (all_dropped, "barrier one: dropping 2 of the 2 arrivals of later phases leaves none", overrun),
+        (too_many_dropped, "barrier one: 2 arrivals in phase 0, which takes only 1 more", overrun),
+        (dropped_before, "barrier one: 3 arrivals in phase 1, which takes only 2 more", overrun),
+        (too_many_bytes_reported, "barrier one counts at most 1048575 bytes that nobody expects yet", misuse),
+        (bytes_before_init, "barrier one is told of bytes before mbarrier.init", overrun),
         (too_many_bytes, "barrier one can expect 1048575 bytes at once; got 1048576", misuse),
     ]
 

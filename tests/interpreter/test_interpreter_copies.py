@@ -9,7 +9,7 @@ import pytest
 from numba import cuda, uint8
 
 from hopper_numba import interpreter
-from hopper_numba.intrinsics import fence, mbarrier, memory, tma
+from hopper_numba.intrinsics import cache, cluster, fence, mbarrier, memory, tma
 from hopper_numba.shared import SharedLayout, barriers, tile
 from hopper_numba.tensor_map import TensorMap
 
@@ -348,3 +348,214 @@ def test_a_view_of_an_argument_is_refused():
     description = tile(np.float16, (8, 64))
     with pytest.raises(TypeError, match=r"memory\.view: array must be a shared array; got <a: float16"):
         run_with(lambda a: memory.view(a, description), np.zeros((8, 64), np.float16))
+
+
+# To blocks of a cluster ----------------------------------------------------------------------------------------------
+
+PAIR = SharedLayout(tile=tile(np.float16, (8, 64), None), loaded=barriers())
+
+
+def run_pair(kernel, *args, seed=0, blocks=2):
+    interpreter.run(kernel, args, blocks, 1, dynamic_shared=PAIR.nbytes, seed=seed, cluster=blocks)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("mask", [0b01, 0b10, 0b11, 0b1010])
+def test_a_multicast_reaches_the_blocks_of_the_mask_and_their_barriers(mask, seed):
+    got = np.zeros((4, 512), np.float16)
+
+    def kernel(a, got):
+        smem = PAIR.open()
+        raw = cuda.shared.array(0, np.float16)
+        rank = cluster.rank()
+        mbarrier.init(smem.loaded, 1)
+        cluster.sync_unaligned()
+        if rank == 3:
+            tma.load(smem.tile, a, (0, 0), smem.loaded, mask)
+        if mask >> rank & 1:
+            mbarrier.arrive_expect_tx(smem.loaded, smem.tile.nbytes)
+            mbarrier.wait(smem.loaded, 0)
+            for i in range(512):
+                got[rank, i] = raw[i]
+        cluster.sync_unaligned()
+
+    run_pair(kernel, whole(), got, seed=seed, blocks=4)
+    for rank in range(4):
+        assert (got[rank] == (numbers((512,)) if mask >> rank & 1 else 0)).all()
+
+
+def test_a_multicast_to_a_block_that_the_cluster_does_not_have_is_reported():
+    def kernel(a, mask):
+        smem = PAIR.open()
+        mbarrier.init(smem.loaded, 1)
+        cluster.sync_unaligned()
+        tma.load(smem.tile, a, (0, 0), smem.loaded, mask)
+
+    with pytest.raises(interpreter.OutOfBoundsError, match="no block of rank 2 in this cluster: it has 2"):
+        run_pair(kernel, whole(), 0b101)
+    with pytest.raises(TypeError, match=r"tma\.load: multicast must be 1 to 65535; got 0"):
+        run_pair(kernel, whole(), 0)
+
+
+def test_a_multicast_to_a_barrier_that_is_not_initialised_is_reported():
+    def kernel(a):
+        smem = PAIR.open()
+        if cluster.rank() == 0:
+            mbarrier.init(smem.loaded, 1)
+        cluster.sync_unaligned()
+        if cluster.rank() == 0:
+            tma.load(smem.tile, a, (0, 0), smem.loaded, 0b11)
+        cluster.sync_unaligned()
+
+    with pytest.raises(interpreter.PhaseOverrunError, match=r"barrier .* is given to tma\.load before mbarrier\.init"):
+        run_pair(kernel, whole())
+
+
+def test_a_read_before_another_blocks_multicast_arrives_is_reported():
+    def kernel(a, out):
+        smem = PAIR.open()
+        raw = cuda.shared.array(0, uint8)
+        mbarrier.init(smem.loaded, 1)
+        mbarrier.arrive_expect_tx(smem.loaded, smem.tile.nbytes)
+        cluster.sync_unaligned()
+        if cluster.rank() == 0:
+            tma.load(smem.tile, a, (0, 0), smem.loaded, 0b11)
+        cluster.sync_unaligned()
+        if cluster.rank() == 1:
+            out[0] = raw[5]
+        cluster.sync_unaligned()
+
+    with pytest.raises(interpreter.ReadBeforeArrivalError, match="wait for the barrier"):
+        run_pair(kernel, whole(), np.zeros(1, np.uint8))
+
+
+@pytest.mark.parametrize("far", ["tile", "barrier"])
+def test_a_tile_and_a_barrier_in_different_blocks_are_refused(far):
+    def kernel(a):
+        smem = PAIR.open()
+        mbarrier.init(smem.loaded, 1)
+        cluster.sync_unaligned()
+        other = cluster.map_shared(smem, 1 - cluster.rank())
+        if far == "tile":
+            tma.load(other.tile, a, (0, 0), smem.loaded)
+        else:
+            tma.load(smem.tile, a, (0, 0), other.loaded)
+
+    with pytest.raises(interpreter.BarrierError, match="they must be in one block"):
+        run_pair(kernel, whole())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_block_that_ends_before_what_another_sends_it_arrives_is_reported(seed):
+    def kernel(a):
+        smem = PAIR.open()
+        mbarrier.init(smem.loaded, 1)
+        cluster.sync_unaligned()
+        if cluster.rank() == 0:
+            mbarrier.arrive_expect_tx(smem.loaded, smem.tile.nbytes)
+            tma.load(smem.tile, a, (0, 0), smem.loaded, 0b11)
+            mbarrier.wait(smem.loaded, 0)
+
+    message = r"block \(1, 0, 0\) ended before this tma\.load arrived|the shared memory of block \(1, 0, 0\) is gone"
+    with pytest.raises((interpreter.UnfinishedError, interpreter.OutOfBoundsError), match=message):
+        run_pair(kernel, whole(), seed=seed)
+
+
+# Reductions and prefetches -------------------------------------------------------------------------------------------
+
+
+def reducer(operation, description, commit=True):
+    """A kernel whose blocks load a tile and reduce it into a tensor."""
+    shared = SharedLayout(tile=description, loaded=barriers())
+    reduce = getattr(tma, f"reduce_{operation}")
+
+    def kernel(a, c, at):
+        smem = shared.open()
+        mbarrier.init(smem.loaded, 1)
+        mbarrier.arrive_expect_tx(smem.loaded, smem.tile.nbytes)
+        tma.load(smem.tile, a, (0, 0), smem.loaded)
+        mbarrier.wait(smem.loaded, 0)
+        reduce(c, at, smem.tile)
+        if commit:
+            tma.commit_group()
+            tma.wait_group(0)
+
+    return kernel, shared.nbytes
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_blocks_that_reduce_at_once_lose_nothing_and_what_lies_outside_is_dropped(seed):
+    source = numbers((8, 32), np.uint32)
+    wide = np.ones((12, 40), np.uint32)
+    description = tile(np.uint32, (8, 32))
+    kernel, nbytes = reducer("add", description)
+    maps = (TensorMap(source, description), TensorMap(wide[:, :36], description))
+    interpreter.run(kernel, (*maps, (12, -2)), 4, 1, dynamic_shared=nbytes, seed=seed, cluster=4)
+    expected = np.ones((12, 40), np.uint32)
+    expected[:6, 12:36] += 4 * source[2:, :24]
+    assert (wide == expected).all()
+
+
+SIGNED = [-3, 5, -5, 2, 7, -7, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("operation", "dtype", "old", "expected"),
+    [
+        ("add", np.int32, 2**31 - 3, [2**31 - 6, -(2**31) + 2, 2**31 - 8, 2**31 - 1, -(2**31) + 4]),
+        ("min", np.int32, 1, [-3, 1, -5, 1, 1]),
+        ("max", np.int64, -4, [-3, 5, -4, 2, 7]),
+        ("min", ml_dtypes.bfloat16, 1, [-3, 1, -5, 1, 1]),
+        ("add", np.float16, 2048, [2045, 2052, 2043, 2050, 2056]),  # 2053 and 2055 rounded to even
+        ("or", np.int32, -8, [-3, -3, -5, -6, -1]),
+        ("inc", np.uint32, 2, [3, 3, 3, 0, 3]),
+        ("dec", np.uint32, 6, [5, 5, 5, 2, 5]),
+        ("dec", np.uint32, 0, [2**32 - 3, 5, 2**32 - 5, 2, 7]),
+    ],
+)
+def test_what_reductions_make_of_an_element(operation, dtype, old, expected):
+    row = 128 // np.dtype(dtype).itemsize
+    values = np.tile(SIGNED, row)[: 8 * row].reshape(8, row)
+    source = (values % 2**32 if dtype is np.uint32 else values).astype(dtype)
+    found = np.full((8, row), old, dtype)
+    description = tile(dtype, (8, row))
+    kernel, nbytes = reducer(operation, description)
+    maps = (TensorMap(source, description), TensorMap(found, description))
+    interpreter.run(kernel, (*maps, (0, 0)), 1, 1, dynamic_shared=nbytes)
+    assert [int(x) for x in found[0, :5]] == expected
+
+
+def test_a_reduction_that_nobody_waits_for_is_reported():
+    description = tile(np.uint32, (8, 32))
+    kernel, nbytes = reducer("add", description, commit=False)
+    maps = [TensorMap(numbers((8, 32), np.uint32), description) for _ in range(2)]
+    message = r"block .* ended while this tma\.reduce_add may still read .*: tma\.commit_group and"
+    with pytest.raises(interpreter.UnfinishedError, match=message):
+        interpreter.run(kernel, (*maps, (0, 0)), 1, 1, dynamic_shared=nbytes)
+
+
+def test_a_type_that_a_reduction_does_not_have_is_refused():
+    description = tile(np.float16, (8, 64))
+    kernel, nbytes = reducer("xor", description)
+    maps = [TensorMap(numbers((8, 64)), description) for _ in range(2)]
+    with pytest.raises(TypeError, match=r"tma\.reduce_xor: tile must be of uint32, int32, uint64; got tile"):
+        interpreter.run(kernel, (*maps, (0, 0)), 1, 1, dynamic_shared=nbytes)
+
+
+def test_a_prefetch_touches_nothing_and_checks_its_tile():
+    def kernel(a):
+        smem = SHARED.open()
+        tma.prefetch(smem.tile, a, (-1000, 1000), cache.evict_first(0.5))
+
+    run(kernel, whole())
+    with pytest.raises(TypeError, match=r"tma\.prefetch: tensor_map is of another tile"):
+        run(kernel, TensorMap(numbers((8, 64)), tile(np.float16, (8, 64))))
+
+
+@pytest.mark.parametrize("fraction", [0.0, -0.5, 1.5, float("nan")])
+def test_a_policy_for_a_fraction_out_of_range_is_refused(fraction):
+    def kernel(fraction):
+        cache.evict_last(fraction)
+
+    with pytest.raises(TypeError, match=r"cache\.evict_last: fraction must be above 0 and at most 1; got"):
+        interpreter.run(kernel, (fraction,), 1, 1)

@@ -15,7 +15,8 @@ def signature(case):
     arrays = (types.uint32[::1], types.uint32[::1])
     if case.box is None:
         return arrays
-    return (*[TensorMapType(case.box.dtype, case.box.box, case.box.swizzle)] * 2, *arrays)
+    parameter = TensorMapType(case.box.dtype, case.box.box, case.box.swizzle)
+    return (*[types.uint64[::1] if case.in_memory else parameter] * 2, *arrays)
 
 
 def test_every_instruction_has_a_kernel():

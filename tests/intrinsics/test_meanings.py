@@ -6,9 +6,10 @@ import struct
 import ml_dtypes
 import numpy as np
 import pytest
+from kernels.floats import EIGHTS, eight, halves, tf32, values
 from numba import float64, uint32
 
-from hopper_numba.intrinsics import convert, matrix, mbarrier, memory, tile, timer, warp, wgmma
+from hopper_numba.intrinsics import convert, cp_async, matrix, mbarrier, memory, tile, timer, warp, wgmma
 from hopper_numba.intrinsics.machine import running
 from hopper_numba.intrinsics.types import GlobalElement, SharedView
 
@@ -38,8 +39,14 @@ class Machine:
     def global_load(self, element, nbytes):
         return element.array.view(np.uint8)[element.offset : element.offset + nbytes]
 
+    global_acquire = global_load
+
     def global_store(self, element, data):
         element.array.view(np.uint8)[element.offset : element.offset + len(data)] = data
+
+    def global_update(self, element, dtype, update):
+        place = element.array.view(np.uint8)[element.offset : element.offset + dtype.itemsize].view(dtype)
+        place[0] = update(int(place[0])) % 2 ** (8 * dtype.itemsize)
 
     def together(self, instruction, operands_of):
         """The results of 32 lanes, given the operands of each."""
@@ -189,6 +196,94 @@ def test_unpack():
     assert low.dtype == np.float32
 
 
+@pytest.mark.parametrize("name", EIGHTS)
+def test_pack_in_eight_bits(name):
+    pack = getattr(convert, f"pack_{name}x2")
+    finite = [v for v in values(*EIGHTS[name])[:128] if math.isfinite(v)]
+    middles = [(a + b) / 2 for a, b in zip(finite, [*finite[1:], 2 * finite[-1] - finite[-2]], strict=True)]
+    numbers = np.array([*HARD, *finite, *middles, 1e-45, 3e-39, 1e9], np.float32)
+    numbers = np.concatenate([numbers, np.nextafter(numbers, np.float32(0)), np.nextafter(numbers, np.float32(9e9))])
+    numbers = np.concatenate([numbers, -numbers])
+    wanted = eight(name, numbers) | eight(name, numbers[::-1]) << 8
+    for low, high, both in zip(numbers, numbers[::-1], wanted, strict=True):
+        assert one_of(Machine(), pack, low, high) == both
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "code"),
+    [
+        ("e4m3", 448.0, 0x7E),
+        ("e4m3", 464.0, 0x7E),
+        ("e4m3", 1e30, 0x7E),
+        ("e4m3", -math.inf, 0xFE),
+        ("e4m3", math.nan, 0x7F),
+        ("e4m3", -math.nan, 0x7F),
+        ("e4m3", 2.0**-10, 0x00),
+        ("e4m3", -(2.0**-10), 0x80),
+        ("e4m3", 2.0**-10 * 1.001, 0x01),
+        ("e4m3", 1.0625, 0x38),
+        ("e4m3", 1.1875, 0x3A),
+        ("e5m2", 57344.0, 0x7B),
+        ("e5m2", 61440.0, 0x7B),
+        ("e5m2", math.inf, 0x7B),
+        ("e5m2", -1e30, 0xFB),
+        ("e5m2", math.nan, 0x7F),
+        ("e5m2", 2.0**-17, 0x00),
+        ("e5m2", 3 * 2.0**-17, 0x02),
+    ],
+)
+def test_hard_numbers_in_eight_bits(name, number, code):
+    assert one_of(Machine(), getattr(convert, f"pack_{name}x2"), number, 1.0) & 0xFF == code
+    assert one_of(Machine(), getattr(convert, f"pack_{name}x2"), 1.0, number) >> 8 == code
+
+
+def test_hard_halves_in_eight_bits():
+    pairs = {
+        0x7C00FC00: (0xFE | 0x7E << 8, 0xFB | 0x7B << 8),
+        0xFE017C01: (0x7F7F, 0x7F7F),
+        0x14001401: (0x01, 0x14 << 8 | 0x14),
+    }
+    for packed, (e4m3, e5m2) in pairs.items():
+        assert one_of(Machine(), convert.pack_e4m3x2_f16x2, packed) == e4m3
+        assert one_of(Machine(), convert.pack_e5m2x2_f16x2, packed) == e5m2
+
+
+@pytest.mark.parametrize("name", EIGHTS)
+def test_pack_every_half_in_eight_bits(name):
+    pack = getattr(convert, f"pack_{name}x2_f16x2")
+    low = np.arange(0, 1 << 16, 3)
+    high = (low * 7 + 1) % (1 << 16)
+    wanted = eight(name, values(5, 10)[low]) | eight(name, values(5, 10)[high]) << 8
+    with running(Machine()):
+        found = [pack(packed) for packed in (low | high << 16).tolist()]
+    assert found == wanted.tolist()
+
+
+@pytest.mark.parametrize("name", EIGHTS)
+def test_unpack_every_pair_of_eight_bits(name):
+    unpack = getattr(convert, f"unpack_{name}x2")
+    codes = halves(np.arange(256), name)
+    pairs = np.arange(1 << 16)
+    with running(Machine()):
+        found = [unpack(packed) for packed in (pairs | 0xBEEF << 16).tolist()]
+    assert found == (codes[pairs & 255] | codes[pairs >> 8] << 16).tolist()
+
+
+@pytest.mark.parametrize("rounding", ["rna", "rn", "rz"])
+def test_tf32(rounding):
+    convert_to = getattr(convert, f"tf32_{rounding}")
+    bits = rng.integers(0, 2**32, 4000, np.uint32)
+    bits[::2] = bits[::2] & 0xFFFFE000 | np.resize([0x0FFF, 0x1000, 0x1001, 0x1FFF, 1], 2000)
+    bits = bits[(bits >> 23 & 0xFF) != 0xFF]
+    bits = np.concatenate([bits, np.array([0, 1 << 31, 1, 0x1000, 0x7F7FFFFF, 0x7F800000, 0xFF800000], np.uint32)])
+    with running(Machine()):
+        found = [int(convert_to(number).view(np.uint32)) for number in bits.view(np.float32)]
+    assert found == tf32(bits, rounding).tolist()
+    nan = np.array([0xFFC01234], np.uint32).view(np.float32)[0]
+    wanted = 0xFFC00000 if rounding == "rna" else 0x7FFFE000
+    assert int(one_of(Machine(), convert_to, nan).view(np.uint32)) == wanted
+
+
 # Memory --------------------------------------------------------------------------------------------------------------
 
 
@@ -206,7 +301,41 @@ def test_vector_loads_and_stores(count):
     assert array.tolist() == wanted
 
 
+@pytest.mark.parametrize("scope", ["gpu", "sys"])
+@pytest.mark.parametrize("bits", [32, 64])
+def test_ordered_loads_and_stores(scope, bits):
+    array = np.arange(100, 116, dtype=np.uint32)
+    loaded = one_of(Machine(), getattr(memory, f"ld_acquire_{scope}_b{bits}"), GlobalElement(array, 16))
+    assert loaded == (104 if bits == 32 else 104 | 105 << 32)
+    one_of(Machine(), getattr(memory, f"st_release_{scope}_b{bits}"), GlobalElement(array, 32), 2**bits - 2)
+    changed = [2**32 - 2] if bits == 32 else [2**32 - 2, 2**32 - 1]
+    assert array.tolist() == [*range(100, 108), *changed, *range(108 + len(changed), 116)]
+
+
+@pytest.mark.parametrize("scope", ["gpu", "sys"])
+@pytest.mark.parametrize(
+    ("operation", "old", "value", "new"),
+    [
+        ("add_u32", 2**32 - 2, 5, 3),
+        ("min_u32", 7, 2**32 - 1, 7),
+        ("min_u32", 2**31, 7, 7),
+        ("max_u32", 7, 2**32 - 1, 2**32 - 1),
+        ("max_u32", 2**31, 7, 2**31),
+        ("and_b32", 0b1100, 0b1010, 0b1000),
+        ("or_b32", 0b1100, 0b1010, 0b1110),
+        ("xor_b32", 0b1100, 0b1010, 0b0110),
+        ("add_u64", 2**64 - 2, 5, 3),
+        ("add_u64", 2**32 - 1, 1, 2**32),
+    ],
+)
+def test_reductions(scope, operation, old, value, new):
+    array = np.array([9, old, 9], np.uint64)
+    one_of(Machine(), getattr(memory, f"red_release_{scope}_{operation}"), GlobalElement(array, 8), value)
+    assert array.tolist() == [9, new, 9]
+
+
 TILE = SharedView(tile("float16", (8, 64)), 0)
+ELEMENT = GlobalElement(np.zeros(4, np.uint32), 0)
 
 
 class Held:
@@ -219,9 +348,9 @@ class Held:
 @pytest.mark.parametrize(
     ("instruction", "operands", "message"),
     [
-        (wgmma.zeros, (uint32, 64), "wgmma.zeros: dtype must be float32 or float16; got uint32"),
-        (wgmma.zeros, (float64, 64), "wgmma.zeros: dtype must be float32 or float16; got float64"),
-        (wgmma.zeros, ("float32", 64), "wgmma.zeros: dtype must be float32 or float16; got float32"),
+        (wgmma.zeros, (uint32, 64), "wgmma.zeros: dtype must be float32, float16 or int32; got uint32"),
+        (wgmma.zeros, (float64, 64), "wgmma.zeros: dtype must be float32, float16 or int32; got float64"),
+        (wgmma.zeros, ("float64", 64), "wgmma.zeros: dtype must be float32, float16 or int32; got float64"),
         (wgmma.zeros, (np.float32, 12), "wgmma.zeros: n must be 8 to 256 in steps of 8; got 12"),
         (wgmma.zeros, (np.float32, 16.0), "wgmma.zeros: n must be a compile-time integer; got 16.0"),
         (wgmma.for_each_pair, (print, Held(), 3), "wgmma.for_each_pair: args must be a tuple; got 3"),
@@ -236,6 +365,17 @@ class Held:
         (timer.nanosleep, (2_000_000,), "timer.nanosleep: nanoseconds must be 0 to 1000000; got 2000000"),
         (warp.setmaxnreg_dec, (44,), "warp.setmaxnreg_dec: count must be 24 to 256 in steps of 8; got 44"),
         (convert.pack_f16x2, (1, 1.0), "convert.pack_f16x2: low must be a float; got 1"),
+        (convert.tf32_rn, (1,), "convert.tf32_rn: value must be a float; got 1"),
+        (convert.unpack_e4m3x2, (1.0,), "convert.unpack_e4m3x2: packed must be an integer (u32); got 1.0"),
+        (memory.st_release_gpu_b64, (3, 1), "memory.st_release_gpu_b64: address must be an element's address"),
+        (memory.red_release_gpu_add_u32, (ELEMENT, 1.0), "red_release_gpu_add_u32: value must be an integer (u32)"),
+        (cp_async.copy_ca_4, (Row(0), 3), "cp_async.copy_ca_4: source must be an element's address"),
+        (cp_async.copy_ca_4, (3, ELEMENT), "cp_async.copy_ca_4: destination must be a view of shared memory or a sh"),
+        (cp_async.copy_ca_4, (TILE, ELEMENT), "cp_async.copy_ca_4: destination must be an element's address, tile"),
+        (cp_async.copy_ca_4, (Row(0), ELEMENT, 5), "cp_async.copy_ca_4: source_nbytes must be 0 to 4; got 5"),
+        (cp_async.copy_cg_16, (Row(0), ELEMENT, -1), "cp_async.copy_cg_16: source_nbytes must be 0 to 16; got"),
+        (cp_async.wait_group, (64,), "cp_async.wait_group: n must be 0 to 63; got 64"),
+        (cp_async.mbarrier_arrive, (TILE,), "cp_async.mbarrier_arrive: barrier must be one barrier; got tile"),
         (matrix.ldmatrix_x1, (3,), "matrix.ldmatrix_x1: row must be a view of shared memory or a shared array; got 3"),
         (matrix.stmatrix_x2, (Row(0), (1,)), "matrix.stmatrix_x2: values must be a tuple of 2 u32; got (1,)"),
         (

@@ -1,10 +1,10 @@
 """Barriers in shared memory, and fences."""
 
 import numpy as np
-from numba import cuda
+from numba import cuda, uint32
 
 from hopper_numba.intrinsics import fence, mbarrier, tma
-from hopper_numba.shared import SharedLayout, barriers
+from hopper_numba.shared import SharedLayout, barriers, tile
 
 from .cases import GIVEN, THREADS, case, placed
 
@@ -99,6 +99,45 @@ def states(given, out):
 
 
 @case(
+    "mbarrier.arrive_drop",
+    "mbarrier.arrive_drop_expect_tx",
+    "mbarrier.complete_tx",
+    shared=TWO,
+    sass=("SYNCS.ARRIVE.*OPTOUT", "SYNCS.ARRIVE.*A0TX"),
+    out=lambda: placed((0, [0, 1, 0, 0, 1, 0, 1]), (128, GIVEN[128:192])),
+)
+def drops(given, out):
+    """One thread counts all of three phases, of 4, 3 and 2 arrivals; then half the block leaves a barrier."""
+    bar = TWO.open().loaded
+    t = cuda.threadIdx.x
+    if t == 0:
+        mbarrier.init(bar[0], 4)
+        mbarrier.init(bar[1], THREADS)
+        state = mbarrier.arrive_drop(bar[0], 1)
+        out[0] = mbarrier.test_wait_state(bar[0], state)
+        mbarrier.arrive(bar[0], 3)
+        out[1] = mbarrier.test_wait_state(bar[0], state)
+        state = mbarrier.arrive(bar[0], 2)
+        out[2] = mbarrier.test_wait_state(bar[0], state)
+        mbarrier.arrive_drop_expect_tx(bar[0], 16)
+        out[3] = mbarrier.test_wait_state(bar[0], state)
+        mbarrier.complete_tx(bar[0], 16)
+        out[4] = mbarrier.test_wait_state(bar[0], state)
+        state = mbarrier.arrive(bar[0], 1)
+        out[5] = mbarrier.test_wait_state(bar[0], state)
+        mbarrier.arrive(bar[0], 1)
+        out[6] = mbarrier.test_wait_state(bar[0], state)
+    cuda.syncthreads()
+    if t >= 64:
+        mbarrier.arrive_drop(bar[1], 1)
+    else:
+        for phase in range(3):
+            mbarrier.arrive(bar[1], 1)
+            mbarrier.wait(bar[1], phase & 1)
+        out[128 + t] = given[128 + t]
+
+
+@case(
     "fence.proxy_async",
     "fence.proxy_async_shared_cta",
     "fence.proxy_async_shared_cluster",
@@ -106,7 +145,8 @@ def states(given, out):
     "fence.acq_rel_cta",
     "fence.acq_rel_cluster",
     "fence.acq_rel_gpu",
-    sass=("FENCE.VIEW.ASYNC", "MEMBAR"),
+    "fence.acq_rel_sys",
+    sass=("FENCE.VIEW.ASYNC", "MEMBAR", "MEMBAR.ALL.SYS"),
     out=lambda: placed((0, GIVEN[:256])),
 )
 def fences(given, out):
@@ -119,4 +159,39 @@ def fences(given, out):
     fence.acq_rel_cta()
     fence.acq_rel_cluster()
     fence.acq_rel_gpu()
+    fence.acq_rel_sys()
     out[128 + t] = given[128 + t]
+
+
+BOX = tile("float16", (64,))
+LOADED = SharedLayout(tile=BOX, loaded=barriers())
+
+
+@case(
+    *(f"fence.proxy_tensormap_{what}_{scope}" for what in ("release", "acquire") for scope in fence.SCOPES),
+    shared=LOADED,
+    box=BOX,
+    in_memory=True,
+    sass=("MEMBAR.ALL.SYS", "UTMACCTL.IV", "UTMALDG.1D"),
+    out=lambda: placed((0, np.arange(8, 72).astype(np.float16).view(np.uint32))),
+)
+def maps_in_memory(source, target, given, out):
+    smem, words = LOADED.open(), cuda.shared.array(0, uint32)
+    t = cuda.threadIdx.x
+    if t == 0:
+        fence.proxy_tensormap_release_cta()
+        fence.proxy_tensormap_release_cluster()
+        fence.proxy_tensormap_release_gpu()
+        fence.proxy_tensormap_release_sys()
+        fence.proxy_tensormap_acquire_cta(source)
+        fence.proxy_tensormap_acquire_cluster(source)
+        fence.proxy_tensormap_acquire_gpu(source)
+        fence.proxy_tensormap_acquire_sys(source)
+        mbarrier.init(smem.loaded, 1)
+        fence.mbarrier_init()
+        mbarrier.arrive_expect_tx(smem.loaded, smem.tile.nbytes)
+        tma.load(smem.tile, source, (8,), smem.loaded)
+    cuda.syncthreads()
+    mbarrier.wait(smem.loaded, 0)
+    if t < 32:
+        out[t] = words[t]

@@ -45,6 +45,12 @@ class Case:
         Opened by the kernel.
     box : Tile, optional
         The tile of the tensor maps it takes first.
+    in_memory : bool
+        Whether it takes their copies in device memory.
+    least : int
+        The least number in `source`.
+    given, start : numpy.ndarray
+        What is in `given`, and in `out`, before the launch.
     registers : tuple of int, optional
         What its warp groups end with.
     cluster : int
@@ -61,6 +67,10 @@ class Case:
     threads: int = THREADS
     shared: SharedLayout | None = None
     box: Tile | None = None
+    in_memory: bool = False
+    least: int = 0
+    given: np.ndarray = dataclasses.field(default_factory=lambda: GIVEN)
+    start: np.ndarray = dataclasses.field(default_factory=placed)
     registers: tuple[int, ...] | None = None
     cluster: int = 1
     out: Callable[[], np.ndarray] = lambda: placed()
@@ -93,9 +103,9 @@ def arguments(case):
     tensors = []
     if case.box is not None:
         size = SIZES[-len(case.box.shape) :]
-        source = np.arange(np.prod(size)).reshape(size) % 2048
+        source = np.arange(np.prod(size)).reshape(size) % 2048 + case.least
         tensors = [source.astype(case.box.dtype), np.zeros(size, case.box.dtype)]
-    return [*tensors, GIVEN.copy(), placed()]
+    return [*tensors, case.given.copy(), case.start.copy()]
 
 
 def interpret(case, seed):

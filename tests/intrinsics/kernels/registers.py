@@ -1,32 +1,14 @@
-"""Loads and stores of several elements, conversions, matrices in registers."""
+"""Matrices in registers."""
 
 import itertools
 
-import ml_dtypes
 import numpy as np
 from numba import cuda, float32, uint32
 
 from hopper_numba.intrinsics import convert, matrix, memory
 from hopper_numba.shared import SharedLayout, tile
 
-from .cases import GIVEN, T, case, placed
-
-
-def converted():
-    low = GIVEN[T].astype(np.float32) + np.float32(0.1)
-    high = -GIVEN[T + 1].astype(np.float32) / np.float32(3)
-
-    def pairs(low, high, dtype):
-        halves = np.stack([low, high], axis=1).astype(dtype)
-        return halves.view(np.uint32).ravel(), *halves.astype(np.float32).T
-
-    f16, *of_f16 = pairs(low, high, np.float16)
-    bf16, *of_bf16 = pairs(low, high, ml_dtypes.bfloat16)
-    return placed(
-        (0, np.stack([f16, bf16], axis=1).ravel()),
-        (256, pairs(*of_f16, ml_dtypes.bfloat16)[0]),
-        (384, pairs(*of_bf16, np.float16)[0]),
-    )
+from .cases import GIVEN, case, placed
 
 
 def stored():
@@ -73,48 +55,6 @@ def multiplied():
         (128, multiply((b, b, b, b), (b, b), (x, y, z, x)).ravel()),
         (256, halves.view(np.uint32).ravel()),
     )
-
-
-@case(
-    "memory.ld_global_b32",
-    "memory.ld_global_v2_b32",
-    "memory.ld_global_v4_b32",
-    "memory.st_global_b32",
-    "memory.st_global_v2_b32",
-    "memory.st_global_v4_b32",
-    sass=("LDG.E.128", "LDG.E.64", "STG.E.128", "STG.E.64"),
-    out=lambda: placed(
-        (0, GIVEN[:512].reshape(-1, 4)[:, ::-1].ravel()),
-        (512, GIVEN[:256].reshape(-1, 2)[:, ::-1].ravel()),
-        (768, GIVEN[:128]),
-    ),
-)
-def vectors(given, out):
-    t = cuda.threadIdx.x
-    a, b, c, d = memory.ld_global_v4_b32(memory.address_of(given, (4 * t,)))
-    memory.st_global_v4_b32(memory.address_of(out, (4 * t,)), (d, c, b, a))
-    a, b = memory.ld_global_v2_b32(memory.address_of(given, (2 * t,)))
-    memory.st_global_v2_b32(memory.address_of(out, (512 + 2 * t,)), (b, a))
-    memory.st_global_b32(memory.address_of(out, (768 + t,)), memory.ld_global_b32(memory.address_of(given, (t,))))
-
-
-@case(
-    "convert.pack_f16x2",
-    "convert.pack_bf16x2",
-    "convert.unpack_f16x2",
-    "convert.unpack_bf16x2",
-    sass=(r"F2FP\.F16\.F32\.PACK_AB", r"F2FP\.BF16\.F32\.PACK_AB", r"HADD2\.F32"),
-    out=converted,
-)
-def conversions(given, out):
-    t = cuda.threadIdx.x
-    low, high = float32(given[t]) + float32(0.1), -float32(given[t + 1]) / float32(3)
-    f16, bf16 = convert.pack_f16x2(low, high), convert.pack_bf16x2(low, high)
-    memory.st_global_v2_b32(memory.address_of(out, (2 * t,)), (f16, bf16))
-    low, high = convert.unpack_f16x2(f16)
-    out[256 + t] = convert.pack_bf16x2(low, high)
-    low, high = convert.unpack_bf16x2(bf16)
-    out[384 + t] = convert.pack_f16x2(low, high)
 
 
 ROWS = SharedLayout(rows=tile("uint16", (32, 64)))

@@ -1,6 +1,19 @@
 """Kernels that are refused when they are compiled."""
 
-from . import operands, tma, wgmma
+from . import bulk, cache, cluster, convert, cp_async, memory, operands, tma, wgmma
 from .cases import MAP, REFUSALS, SHARED
 
-__all__ = ["MAP", "REFUSALS", "SHARED", "operands", "tma", "wgmma"]
+__all__ = [
+    "MAP",
+    "REFUSALS",
+    "SHARED",
+    "bulk",
+    "cache",
+    "cluster",
+    "convert",
+    "cp_async",
+    "memory",
+    "operands",
+    "tma",
+    "wgmma",
+]
