@@ -5,7 +5,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.hopper-numba-installed
 
-.PHONY: help demo test forms lint bench notebooks docs
+.PHONY: help demo test forms mutants lint bench notebooks docs
 
 help:  ## say what the targets do
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -18,6 +18,9 @@ test: $(INSTALLED)  ## run the tests; those that need a Hopper GPU are skipped w
 
 forms: $(INSTALLED)  ## assemble every form of WGMMA that there is, not only the sample of the tests
 	HOPPER_NUMBA_FORMS=all $(PYTHON) -m pytest -n auto --maxprocesses 8 tests/intrinsics/test_wgmma_forms.py
+
+mutants: $(INSTALLED)  ## delete or alter each synchronising call of every stage: does the interpreter report it?
+	PYTHONPATH=tests $(PYTHON) -m mutants
 
 # mypy cannot follow the mapping of intrinsics/ in an editable install, so it reads a real one.
 lint: $(INSTALLED)  ## ruff check, ruff format --check, mypy

@@ -11,13 +11,24 @@ from typing import Any
 REFUSAL = re.compile(r"NumbaTypeError: (.*?)(?=\n *raised from)", re.DOTALL)
 
 
+METHOD = re.compile(r"Resolution failure for literal arguments:\n(.*?)\n- Resolution failure", re.DOTALL)
+"""The same of what methods of views refuse."""
+LOWERING = re.compile(
+    r"\(step: cuda native lowering\)\n(\w+\.\w+: .*?)\nDuring: lowering .*? at (.*?) \((\d+)\)", re.DOTALL
+)
+"""The same of what is known only when code is emitted."""
+
+
 class KernelTypeError(TypeError):
     """A kernel that cannot be compiled: an operand that an instruction does not take, with the kernel's line."""
 
 
 def explain(error: Exception) -> KernelTypeError | None:
     """The refusal in a typing error of Numba; None where it is another error, whose text names the line."""
-    refusals = REFUSAL.findall(str(error))
+    if (lowering := LOWERING.search(str(error))) is not None:
+        said, filename, line = lowering.groups()
+        return KernelTypeError(said + _line(filename, int(line)))
+    refusals = REFUSAL.findall(str(error)) or METHOD.findall(str(error))
     if not refusals:
         return None
     return KernelTypeError(re.sub(r"\s+", " ", refusals[-1]).strip() + _place(error.__traceback__))
@@ -32,4 +43,8 @@ def _place(traceback: TracebackType | None) -> str:
         traceback = traceback.tb_next
     if found is None:
         return ""
-    return f"\n  at {found.filename}:{found.line}: {linecache.getline(found.filename, found.line).strip()}"
+    return _line(found.filename, found.line)
+
+
+def _line(filename: str, line: int) -> str:
+    return f"\n  at {filename}:{line}: {linecache.getline(filename, line).strip()}"

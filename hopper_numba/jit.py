@@ -417,7 +417,9 @@ def _refuse_in_plain_kernels(value: TensorMap, context: Any) -> None:
 
 def _dimensions(name: str, extents: Any) -> tuple[int, ...]:
     found = extents if isinstance(extents, tuple) else (extents,)
-    if not 1 <= len(found) <= 3 or not all(isinstance(n, int | np.integer) and n > 0 for n in found):
+    if not 1 <= len(found) <= 3 or not all(
+        isinstance(n, int | np.integer) and not isinstance(n, bool) and n > 0 for n in found
+    ):
         raise ValueError(f"{name} must be one to three positive integers; got {extents!r}")
     if name == "grid" and any(n > limit for n, limit in zip(found, GRID, strict=False)):
         raise ValueError(f"grid must be at most {GRID}; got {extents!r}")

@@ -168,6 +168,13 @@ class NumPyKind(Kind):
         return _host_view(np.empty(layout.shape, layout.dtype))
 
 
+class StandInKind(NumPyKind):
+    """Arrays in host memory that stand in for Numba's device arrays (`hopper_numba.stand_ins`)."""
+
+    def deliver(self, result: HostArray | DeviceArray) -> Any:
+        return result.owner.view(sys.modules["hopper_numba.stand_ins"].StandInArray)
+
+
 class TorchKind(Kind):
     """Torch tensors. They work on ``torch.cuda.current_stream()``."""
 
@@ -330,6 +337,7 @@ class JaxKind(Kind):
 # By the top-level package and the name of a type, or of one that it is derived from
 _KINDS: dict[tuple[str, str], type[Kind]] = {
     ("hopper_numba", "ArrayView"): OwnKind,
+    ("hopper_numba", "StandInArray"): StandInKind,
     ("numpy", "ndarray"): NumPyKind,
     ("torch", "Tensor"): TorchKind,
     ("cupy", "ndarray"): CuPyKind,

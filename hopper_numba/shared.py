@@ -56,7 +56,10 @@ class SharedLayout(Shared):
             if not isinstance(member, Shared) or isinstance(member, SharedLayout):
                 raise TypeError(f"SharedLayout: {name} must be a tile(…) or barriers(…); got {member!r}")
             if name in RESERVED or name.startswith("_"):
-                raise ValueError(f"SharedLayout: {name!r} cannot be a member's name")
+                raise ValueError(
+                    f"SharedLayout: {name!r} cannot be a member's name: none begins with an underscore, or is one that "
+                    f"views have: {', '.join(sorted(RESERVED))}"
+                )
         self.members = members
         self.offsets: dict[str, int] = {}
         end = 0

@@ -10,6 +10,7 @@ from cuda.bindings import driver
 from hopper_numba.arrays import DeviceArray
 from hopper_numba.copies import to_device
 from hopper_numba.device import check
+from hopper_numba.interpreter import active
 from hopper_numba.intrinsics.tiles import Tile, check_box
 from hopper_numba.intrinsics.types import TensorMapType
 from hopper_numba.kinds import view
@@ -122,11 +123,14 @@ class TensorMap:
             check(status, "cuTensorMapEncodeTiled")
         return self._encoded
 
-    def to_device(self) -> DeviceArray:
+    def to_device(self) -> DeviceArray | TensorMap:
         """A copy of the encoded map, 16 uint64 in device memory, for plain ``cuda.jit`` kernels.
 
-        It holds the address that the map has now, and keeps the map's array alive. Raises as `encoded`.
+        It holds the address that the map has now, and keeps the map's array alive. Raises as `encoded`. Under
+        `interpret` the map itself, which interpreted kernels take.
         """
+        if active() is not None:
+            return self
         words = np.array([int(word) for word in self.encoded().opaque], np.uint64)
         device = int(self._view.device or 0)
         with on_device(device):

@@ -272,7 +272,7 @@ lowering.lower_constant(Float8Type)(lambda context, builder, ty, pyval: context.
 
 
 def scalar(ty: types.Type) -> Any:
-    """What `as_dtype` takes: of the type of a name, of a dtype or of a scalar type; `ty` itself if it is none."""
+    """What `as_dtype` takes: of the type of a name, of a dtype or of a scalar type; None if it is none."""
     if isinstance(ty, types.StringLiteral):
         return ty.literal_value
-    return ty.dtype if isinstance(ty, types.NumberClass | types.DType | Float8Type) else ty
+    return ty.dtype if isinstance(ty, types.NumberClass | types.DType | Float8Type) else None

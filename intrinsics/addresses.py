@@ -176,7 +176,7 @@ class TensorMapAddress(Operand):
         return emission.input("l", emission.builder.ptrtoint(pointer, i64))
 
     def value(self, value: Any) -> Any:
-        if not hasattr(value, "box"):
+        if not hasattr(value, "encoded"):
             raise Refused(f"must be a TensorMap; got {value!r}")
         return value
 

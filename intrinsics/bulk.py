@@ -92,8 +92,8 @@ def store(
     PTX ISA, "cp.async.bulk". One thread executes it, the one that then commits and waits: `tma.commit_group`. The
     interpreter reads and writes at moments that the scheduler picks, no later than the waits for them. It raises for
     what is misaligned or out of bounds, for bytes that nobody wrote or that a load is still to write, and at the
-    block's end for a store that was not committed or whose reading nobody waited for. It does not find a fence that is
-    missing, nor a source overwritten too early.
+    block's end for a store that was not committed or whose reading nobody waited for; for a fence that is missing
+    (``missing-proxy-fence``), and a source that is written again before that wait (``overwrite-while-read``).
     """
     machine().bulk_store(destination, source, nbytes)
 
@@ -125,8 +125,8 @@ def send(destination: Bytes(cluster=True), source: Bytes(), nbytes: Size, barrie
     -----
     PTX ISA, "cp.async.bulk". One thread executes it. The interpreter copies at a moment that the scheduler picks; until
     then a read or a write of the destination raises. It raises as for `load`, for bytes of the source that nobody wrote
-    or that a load is still to write, and for a block that ends before the bytes have left or arrived. It does not find
-    a fence that is missing, nor a source overwritten too early.
+    or that a load is still to write, and for a block that ends before the bytes have left or arrived; for a fence that
+    is missing (``missing-proxy-fence``), and a source that is written again too early (``overwrite-while-read``).
     """
     machine().bulk_send(destination, source, nbytes, barrier)
 
@@ -233,8 +233,9 @@ def send_reducing(operation, dtype):
         Notes
         -----
         PTX ISA, "cp.reduce.async.bulk". One thread executes it. The interpreter combines at a moment that the scheduler
-        picks. It raises as for `send`, and for elements of the destination that nobody wrote; but as several may be on
-        their way to the same place, it does not find a read or a write there before the wait.
+        picks. It raises as for `send`, and for elements of the destination that nobody wrote. Several may be on their
+        way to the same place; a read or a write there before the wait is ``read-before-arrival`` or
+        ``overwrite-in-flight``.
         """
         machine().bulk_send(destination, source, nbytes, barrier, (operation, dtype))
 

@@ -111,7 +111,7 @@ ACQUIRE = "barrier.cluster.wait.acquire{};"
 
 def at_barrier(name, texts, does, orders, fails):
     """Declare a step at the barrier of the cluster, of whole warps and, by another name, of single threads."""
-    arrives, waits = texts[0] is not ACQUIRE, texts[-1] is ACQUIRE
+    arrives, waits, relaxed = texts[0] is not ACQUIRE, texts[-1] is ACQUIRE, texts[0] is RELAXED
 
     def of_threads(name, aligned, threads, who):
         @ptx(" ".join(texts).format(*[aligned] * len(texts)), threads=threads, proxy="generic")
@@ -125,7 +125,7 @@ def at_barrier(name, texts, does, orders, fails):
             -----
             PTX ISA, "barrier.cluster". {who}. The interpreter raises {fails}.
             """
-            machine().cluster_barrier.take_part(arrives, waits, as_warp=threads == "warp")
+            machine().cluster_barrier.take_part(arrives, waits, threads == "warp", relaxed)
 
         return step
 

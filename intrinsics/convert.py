@@ -252,6 +252,44 @@ def tf32(rounding, round_bits, **words):
     return convert
 
 
+@ptx("mov.b32 {result}, {value};", threads="any", pure=PURE)
+def bits_of_f32(value: f32) -> u32:
+    """The bits of an f32, for an instruction that moves registers of 32 bits.
+
+    Parameters
+    ----------
+    value : f32
+
+    Returns
+    -------
+    u32
+
+    Notes
+    -----
+    PTX ISA, "mov". Any thread executes it.
+    """
+    return int(value.view(np.uint32))
+
+
+@ptx("mov.b32 {result}, {bits};", threads="any", pure=PURE)
+def f32_of_bits(bits: u32) -> f32:
+    """The f32 that has these bits.
+
+    Parameters
+    ----------
+    bits : u32
+
+    Returns
+    -------
+    f32
+
+    Notes
+    -----
+    PTX ISA, "mov". Any thread executes it.
+    """
+    return np.uint32(bits).view(np.float32)
+
+
 pack_f16x2, pack_bf16x2 = map(pack, HALVES)
 unpack_f16x2, unpack_bf16x2 = map(unpack, HALVES)
 pack_e4m3x2, pack_e5m2x2 = map(pack8, EIGHTS)
@@ -263,7 +301,7 @@ tf32_rna = tf32(
     "rna",
     away,
     how="to nearest, ties away from zero",
-    nan="A NaN loses its last 13 bits: one of no others becomes infinity.",
+    nan="A NaN loses its last 13 bits; one that has no other bits set becomes infinity.",
     cost="Hopper has no machine instruction for it: ptxas makes four.",
 )
 tf32_rn = tf32("rn", nearest_even, how="to nearest, ties to even", nan=ONE_NAN, cost=ONE_STEP)

@@ -48,8 +48,8 @@ def copy(cache, nbytes):
         barrier tells all who wait there. The interpreter copies at a moment that the scheduler picks, no later than
         that; until then a read or a write of the destination raises. It also raises for a source or destination that is
         misaligned or out of bounds, and at the block's end for a copy that was not waited for. Other threads need a
-        barrier behind the `wait_group`: it does not find yet that one is missing, nor the proxy fence before TMA or
-        WGMMA.
+        barrier behind the `wait_group`, without which their access is a ``data-race``, and TMA and WGMMA the proxy
+        fence too (``missing-proxy-fence``).
         """
         machine().copies.begin(destination, source, nbytes, nbytes if source_nbytes is None else source_nbytes)
 

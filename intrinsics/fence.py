@@ -28,7 +28,9 @@ def mbarrier_init() -> None:
     Notes
     -----
     PTX ISA, "membar / fence": fence.mbarrier_init. The thread that initialised executes it, before a barrier of the
-    block or the cluster.
+    block or the cluster. The interpreter raises where it is missing (``phase-overrun``), by the copy that is given the
+    barrier, and by a thread of another block that uses it behind relaxed arrivals; behind `cluster.sync` that is
+    ``undecided-order``, and nothing is raised.
     """
     machine().fence("mbarrier_init")
 
@@ -46,8 +48,9 @@ def between_proxies(name, space, memory):
 
         Notes
         -----
-        PTX ISA, "membar / fence": fence.proxy. Any thread executes it. The interpreter only switches threads
-        here: it does not find a fence that is missing yet.
+        PTX ISA, "membar / fence": fence.proxy. Any thread executes it. The interpreter raises where it is missing
+        (``missing-proxy-fence``), by the copy or `wgmma.mma` that needs it. One that comes after the barrier only is
+        ``undecided-order``: the manual has no rule for it, and nothing is raised.
         """
         machine().fence(name)
 
@@ -75,8 +78,8 @@ def between_threads(scope):
 
         Notes
         -----
-        PTX ISA, "membar / fence": fence.acq_rel. Any thread executes it. The interpreter only switches threads
-        here: it does not find a fence that is missing yet.
+        PTX ISA, "membar / fence": fence.acq_rel. Any thread executes it. To the interpreter it orders what relaxed
+        arrivals behind it pass on; without it, that is a ``data-race``.
         """
         machine().fence(name)
 
@@ -101,7 +104,7 @@ def tensormap_release(scope):
         Notes
         -----
         PTX ISA, "membar / fence": fence.proxy.tensormap. The thread that changed the map executes it. The interpreter
-        only switches threads here: it does not find a fence that is missing yet.
+        only switches threads here: it does not find one that is missing.
         """
         machine().fence(name)
 
@@ -144,7 +147,7 @@ def tensormap_acquire(scope):
         Notes
         -----
         PTX ISA, "membar / fence": fence.proxy.tensormap. The thread that issues the copies executes it. The interpreter
-        only switches threads here: it does not find a fence that is missing yet.
+        only switches threads here: it does not find one that is missing.
         """
         machine().fence(name)
 

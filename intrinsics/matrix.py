@@ -43,7 +43,7 @@ def ldmatrix(count, trans):
     """Declare a load of `count` matrices."""
 
     def load(lanes):
-        rows = [machine().shared_load(row, 16) for (row,) in lanes[: 8 * count]]
+        rows = [machine().shared_load(row, 16, lane) for lane, (row,) in enumerate(lanes[: 8 * count])]
         return list(map(tuple, transpose(np.concatenate(rows), trans).reshape(count, 32).T.tolist()))
 
     @ptx(
@@ -82,8 +82,8 @@ def stmatrix(count, trans):
     def store(lanes):
         fragments = np.array([values for _, values in lanes], np.uint32).T.reshape(-1, 8, 4)
         rows = transpose(np.ascontiguousarray(fragments), trans).reshape(-1, 4).view(np.uint8)
-        for (row, _), data in zip(lanes, rows, strict=False):
-            machine().shared_store(row, data)
+        for lane, ((row, _), data) in enumerate(zip(lanes, rows, strict=False)):
+            machine().shared_store(row, data, lane)
         return [None] * len(lanes)
 
     @ptx(

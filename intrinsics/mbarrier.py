@@ -189,7 +189,7 @@ def remote_by_count(name, operation, order, words, orders):
         PTX ISA, "mbarrier.{title}". Any thread executes it. The interpreter raises where fewer arrivals are
         pending{fails}, and where that block's threads have exited.
         """
-        machine().barrier(barrier).arrive(count, drops=words is DROPS)
+        machine().barrier(barrier).arrive(count, drops=words is DROPS, order=order)
 
     return arrivals
 
@@ -222,7 +222,7 @@ def arrive_expect_tx_remote(barrier: Remote, nbytes: Bytes) -> None:
     PTX ISA, "mbarrier.arrive". Any thread executes it. The interpreter raises where the phase takes no more arrivals,
     and where that block's threads have exited.
     """
-    machine().barrier(barrier).arrive(1, nbytes)
+    machine().barrier(barrier).arrive(1, nbytes, order="release.cluster")
 
 
 # Bytes ---------------------------------------------------------------------------------------------------------------
@@ -332,7 +332,7 @@ def by_parity(name, words, scope):
         PTX ISA, "mbarrier.test_wait, mbarrier.try_wait". Any thread executes it. The interpreter {cpu}; it raises where
         the barrier is not initialised.
         """
-        return machine().barrier(barrier).test(parity)
+        return machine().barrier(barrier).test(parity, scope)
 
     return ask
 
@@ -363,7 +363,7 @@ def by_state(name, words, scope):
         PTX ISA, "mbarrier.test_wait, mbarrier.try_wait". Any thread executes it. The interpreter {cpu}; it raises where
         the barrier is not initialised, and for a state of another barrier or an older phase.
         """
-        return machine().barrier(barrier).test_state(state)
+        return machine().barrier(barrier).test_state(state, scope)
 
     return ask
 
@@ -396,7 +396,7 @@ def for_a_time(scope):
         PTX ISA, "mbarrier.test_wait, mbarrier.try_wait": suspendTimeHint. Any thread executes it. The interpreter never
         sleeps here, but lets others run; it raises where the barrier is not initialised.
         """
-        return machine().barrier(barrier).test(parity)
+        return machine().barrier(barrier).test(parity, scope)
 
     return ask
 
@@ -427,7 +427,7 @@ def until_complete(scope):
         PTX ISA, "mbarrier.test_wait, mbarrier.try_wait": a loop around try_wait. Any thread executes it. The
         interpreter reports a deadlock where nothing can complete the phase.
         """
-        machine().barrier(barrier).wait(parity)
+        machine().barrier(barrier).wait(parity, scope)
 
     return wait
 

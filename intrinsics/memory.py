@@ -1,4 +1,4 @@
-"""Addresses, and accesses to global memory: of several elements, and ordered ones (PTX ISA, "ld", "st", "red").
+"""Addresses, and loads and stores: of several elements, and ordered ones (PTX ISA, "ld", "st", "red").
 
 `view` gives TMA and WGMMA a Numba shared array, whose type has no swizzle.
 
@@ -7,13 +7,14 @@ finds it changed: ``st_release`` and ``red_release`` order what this thread did 
 after. The scope must have both threads in it: gpu, or sys where the host or another GPU takes part.
 """
 
+import dataclasses
 import operator
 
 import numpy as np
 
-from .addresses import GlobalAddress, view_of_array
+from .addresses import GlobalAddress, SharedAddress, view_of_array
 from .machine import machine
-from .operands import Refused, Vector, u32, u64
+from .operands import Operand, Refused, Vector, u32, u64
 from .ptx import device_function, member, ptx
 from .results import Registers
 from .tiles import Shared
@@ -31,6 +32,8 @@ def address_of(array, indices):
     indices : tuple of int
         One for each dimension; negative ones do not count from the end.
     """
+    if not hasattr(array, "address_of"):
+        raise Refused(f"array must be an argument of the kernel; got {array!r}")
     return array.address_of(indices)
 
 
@@ -78,64 +81,117 @@ def spelling(count):
     return text, text.replace(".", "_")
 
 
-def ld_global(count):
+@dataclasses.dataclass(frozen=True)
+class Space:
+    """A state space with addresses of its own.
+
+    Attributes
+    ----------
+    ptx : str
+    words : dict
+        What docstrings say of it.
+    address : Operand
+    """
+
+    ptx: str
+    words: dict[str, str]
+    address: Operand
+
+
+GLOBAL = Space(
+    "global",
+    {
+        "where": "global memory",
+        "kind": "element's address",
+        "given": "From `address_of`",
+        "raises": "is misaligned or out of bounds",
+    },
+    GlobalAddress(),
+)
+SHARED = Space(
+    "shared::cta",
+    {
+        "where": "the block's shared memory",
+        "kind": "address in shared memory",
+        "given": "``tile.address(i, j)``, or a slice ``array[i:]`` of a shared array",
+        "raises": "is misaligned, out of bounds, or read and written by nobody",
+    },
+    SharedAddress(),
+)
+
+
+def load(name, space, count):
     """Declare a load of `count` registers."""
-    text, name = spelling(count)
+    text, suffix = spelling(count)
     result = Registers(u32, count) if count > 1 else u32
 
-    @ptx(f"ld.global.{text} {{result}}, [{{address}}];", threads="any", proxy="generic")
-    @member(f"ld_global_{name}", nbytes=4 * count, returned=f"tuple of {count} u32" if count > 1 else "u32")
-    def ld_global(address: GlobalAddress()) -> result:
-        """Load {nbytes} bytes from global memory.
+    @ptx(f"ld.{space.ptx}.{text} {{result}}, [{{address}}];", threads="any", proxy="generic")
+    @member(
+        f"ld_{name}_{suffix}",
+        nbytes=4 * count,
+        returned=f"tuple of {count} u32, lowest address first" if count > 1 else "u32",
+        **space.words,
+    )
+    def ld(address: space.address) -> result:
+        """Load {nbytes} bytes from {where}.
 
         Parameters
         ----------
-        address : element's address
-            From `address_of`; a multiple of {nbytes} bytes.
+        address : {kind}
+            {given}; a multiple of {nbytes} bytes.
 
         Returns
         -------
         {returned}
-            Lowest address first.
 
         Notes
         -----
-        PTX ISA, "ld". Any thread executes it. The interpreter raises for one that is misaligned or out of bounds.
+        PTX ISA, "ld". Any thread executes it. The interpreter raises for an address that {raises}.
         """
-        values = machine().global_load(address, 4 * count).view(np.uint32).tolist()
+        read = machine().global_load if space is GLOBAL else machine().shared_load
+        values = read(address, 4 * count).view(np.uint32).tolist()
         return tuple(values) if count > 1 else values[0]
 
-    return ld_global
+    return ld
 
 
-def st_global(count):
+def store(name, space, count):
     """Declare a store of `count` registers."""
-    text, name = spelling(count)
+    text, suffix = spelling(count)
     kind = Vector(u32, count) if count > 1 else u32
 
-    @ptx(f"st.global.{text} [{{address}}], {{values}};", threads="any", proxy="generic")
-    @member(f"st_global_{name}", nbytes=4 * count, given=f"tuple of {count} u32" if count > 1 else "u32")
-    def st_global(address: GlobalAddress(), values: kind) -> None:
-        """Store {nbytes} bytes to global memory.
+    @ptx(f"st.{space.ptx}.{text} [{{address}}], {{values}};", threads="any", proxy="generic")
+    @member(
+        f"st_{name}_{suffix}",
+        nbytes=4 * count,
+        taken=f"tuple of {count} u32" if count > 1 else "u32",
+        order="Lowest address first." if count > 1 else "All 32 bits.",
+        **space.words,
+    )
+    def st(address: space.address, values: kind) -> None:
+        """Store {nbytes} bytes to {where}.
 
         Parameters
         ----------
-        address : element's address
-            From `address_of`; a multiple of {nbytes} bytes.
-        values : {given}
-            Lowest address first.
+        address : {kind}
+            {given}; a multiple of {nbytes} bytes.
+        values : {taken}
+            {order}
 
         Notes
         -----
-        PTX ISA, "st". Any thread executes it. The interpreter raises for one that is misaligned or out of bounds.
+        PTX ISA, "st". Any thread executes it. The interpreter raises for an address that {raises}.
         """
-        machine().global_store(address, np.array(values, np.uint32).reshape(-1).view(np.uint8))
+        write = machine().global_store if space is GLOBAL else machine().shared_store
+        write(address, np.array(values, np.uint32).reshape(-1).view(np.uint8))
 
-    return st_global
+    return st
 
 
-ld_global_b32, ld_global_v2_b32, ld_global_v4_b32 = map(ld_global, (1, 2, 4))
-st_global_b32, st_global_v2_b32, st_global_v4_b32 = map(st_global, (1, 2, 4))
+ld_global_b32, ld_global_v2_b32, ld_global_v4_b32 = (load("global", GLOBAL, count) for count in (1, 2, 4))
+st_global_b32, st_global_v2_b32, st_global_v4_b32 = (store("global", GLOBAL, count) for count in (1, 2, 4))
+ld_shared_b32, ld_shared_v2_b32, ld_shared_v4_b32 = (load("shared", SHARED, count) for count in (1, 2, 4))
+st_shared_b32, st_shared_v2_b32, st_shared_v4_b32 = (store("shared", SHARED, count) for count in (1, 2, 4))
 
 
 SCOPES = {"gpu": "a thread of the GPU", "sys": "a thread of the GPU, of another one, or of the host"}
@@ -174,8 +230,8 @@ def ld_acquire(scope, type_):
         Notes
         -----
         PTX ISA, "ld": .acquire. Any thread executes it. The interpreter raises for one that is misaligned or out of
-        bounds; its memory is always in order, so it does not find an order that is missing. It lets others run before,
-        so that a loop ends; blocks run one after another, unless they are of one cluster.
+        bounds. Its memory is always in order, but what only a plain load or store would order is a ``data-race``. It
+        lets others run before, so that a loop ends; blocks run one after another, unless they are of one cluster.
         """
         return int(machine().global_acquire(address, nbytes).view(dtype)[0])
 
@@ -203,9 +259,9 @@ def st_release(scope, type_):
         Notes
         -----
         PTX ISA, "st": .release. Any thread executes it. The interpreter raises for one that is misaligned or out of
-        bounds; its memory is always in order, so it does not find an order that is missing.
+        bounds. Its memory is always in order, but what only a plain load or store would order is a ``data-race``.
         """
-        machine().global_store(address, np.array([value], dtype).view(np.uint8))
+        machine().global_release(address, np.array([value], dtype).view(np.uint8))
 
     return st_release
 
@@ -251,7 +307,7 @@ def red_release(scope, operation, type_):
         Notes
         -----
         PTX ISA, "red": .release. Any thread executes it. The interpreter raises for one that is misaligned or out of
-        bounds; its memory is always in order, so it does not find an order that is missing.
+        bounds. Its memory is always in order, but what only a plain load or store would order is a ``data-race``.
         """
         machine().global_update(address, dtype, lambda old: compute(old, value))
 

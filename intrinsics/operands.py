@@ -90,8 +90,8 @@ class Integer(Operand):
             raise Refused(f"must be a {self.name}, {low} to {high}; got {number}")
 
     def resolve(self, ty: types.Type) -> types.Type:
-        if isinstance(ty, types.IntegerLiteral):
-            self._check(ty.literal_value)
+        if isinstance(ty, types.IntegerLiteral | types.BooleanLiteral):
+            self._check(int(ty.literal_value))
         elif not isinstance(ty, types.Integer | types.Boolean):
             raise Refused(f"must be an integer ({self.name}); got {ty}")
         return self.numba
@@ -120,7 +120,9 @@ class Limited(Integer):
         check_range(number, self.low, self.high, self.multiple)
 
     def value(self, value: Any) -> int:
-        number = super().value(value)
+        if not isinstance(value, int | np.integer | np.bool_):
+            raise Refused(f"must be an integer ({self.name}); got {value!r}")
+        number = int(value)
         self._check(number)
         return number
 

@@ -7,6 +7,7 @@ PTX; called by a kernel that is interpreted it runs its body.
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 import string
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba.cuda.core.errors import NumbaError, NumbaTypeError
+from numba.cuda.core.errors import NumbaTypeError
 from numba.cuda.extending import infer
 from numba.cuda.types import Function, float32, literal, none
 from numba.cuda.typing.templates import infer_global, make_intrinsic_template
@@ -22,6 +23,7 @@ from numba.cuda.typing.templates import infer_global, make_intrinsic_template
 from .machine import is_running
 from .operands import Emission, Operand, Refused
 from .results import Nothing, Result, Scalar
+from .types import literals_first
 
 REGISTRY: dict[str, Instruction] = {}
 """Every declared instruction by its name, such as ``mbarrier.init``."""
@@ -63,22 +65,8 @@ class DeviceFunction:
         plain = [p.replace(annotation=p.empty) for p in self.parameters.values()]
         definition.__signature__ = inspect.Signature([context, *plain])
         template = make_intrinsic_template(self, definition, self.name, prefer_literal=True, kwargs={"target": "cuda"})
-
-        class Template(template):  # type: ignore[valid-type, misc]
-            refused: NumbaError | None = None
-
-            def generic(self, args: Any, kws: Any) -> Any:
-                # Numba tries literal types first, then plain ones, which hide a literal that was out of range
-                if self.refused is not None:
-                    raise self.refused
-                try:
-                    return super().generic(args, kws)
-                except NumbaError as error:
-                    self.refused = error
-                    raise
-
-        infer(Template)
-        infer_global(self, Function(Template))
+        infer(literals_first(template))
+        infer_global(self, Function(template))
 
     @property
     def usage(self) -> str:
@@ -173,6 +161,9 @@ class Instruction(DeviceFunction):
             raise TypeError(f"{self.name}: threads must be one of {THREADS}; got {self.threads!r}")
         if self.proxy not in PROXIES:
             raise TypeError(f"{self.name}: proxy must be one of {PROXIES}; got {self.proxy!r}")
+        for name in ("pure", "no_effect"):
+            if not isinstance(getattr(self, name), str):
+                raise TypeError(f"{self.name}: {name} must be a string that says why; got {getattr(self, name)!r}")
         if not self.meaning.__doc__:
             raise TypeError(f"{self.name}: a docstring is missing")
         if not self.no_effect and _is_empty(self.meaning):
@@ -253,8 +244,8 @@ def _is_declared_again(before: Callable, now: Callable) -> bool:
 
 def _is_empty(function: Callable) -> bool:
     """Whether a function does no more than return None."""
-    nothing = (lambda: None).__code__.co_code
-    return function.__code__.co_code[::2] == nothing[::2]  # opcodes: a docstring moves the constant None
+    steps = [step for step in dis.get_instructions(function) if step.opname not in ("RESUME", "RETURN_VALUE")]
+    return len(steps) == 1 and steps[0].opname in ("LOAD_CONST", "RETURN_CONST") and steps[0].argval is None
 
 
 def no_form(**operands: Any) -> dict[str, Any]:

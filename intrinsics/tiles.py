@@ -362,7 +362,11 @@ def tile(dtype: Any, shape: tuple[int, ...], swizzle: int | None = 128) -> Tile:
         return result
     span = swizzle or 16
     if row % span:
-        raise ValueError(f"tile: a row must be a multiple of the swizzle's {span} bytes; got {row} bytes")
+        fitting = next(s for s in (64, 32, 0) if row % (s or 16) == 0)
+        raise ValueError(
+            f"tile: a row must be a multiple of the swizzle's {span} bytes; got {row} bytes: "
+            f"swizzle={fitting} fits them"
+        )
     if shape[-2] % 8:
         raise ValueError(f"tile: rows must be a multiple of 8, the height of a swizzle atom; got {shape[-2]}")
     return Tile(dtype, shape, swizzle, shape[-2] * span)

@@ -22,15 +22,19 @@ def suffixes(multicast=None, cache_policy=None, **_):
     }
 
 
-suffixes.fields = ("to_many", "hinted")
+suffixes.fields = {
+    "to_many": "`.multicast::cluster` where `multicast` is given",
+    "hinted": "`.L2::cache_hint` where `cache_policy` is given",
+}
 
 
 def box(tile, tensor_map, coordinates, **optional):
     """The rank of a copy; the tile and the map must agree on type, box and swizzle. Of types or of values."""
     description, rank = tile.description, len(coordinates)
     if len(description.shape) != rank:
+        hint = "; of several tiles pick one, [stage]" if len(description.shape) > rank else ""
         raise Refused(
-            f"coordinates must be {len(description.shape)} integers, as many as {description} has; got {rank}"
+            f"coordinates must be {len(description.shape)} integers, as many as {description} has; got {rank}{hint}"
         )
     if hasattr(tensor_map, "box"):  # the copy in device memory does not say
         wanted = (description.dtype, description.box, description.swizzle)
@@ -39,7 +43,7 @@ def box(tile, tensor_map, coordinates, **optional):
     return {"rank": rank, **suffixes(**optional)}
 
 
-box.fields = ("rank", *suffixes.fields)
+box.fields = {"rank": "1 to 5, as many as there are coordinates"} | suffixes.fields
 
 
 def panels(tile, **_):
@@ -128,7 +132,8 @@ def store(
     PTX ISA, "cp.async.bulk.tensor". One thread executes it, the one that then commits and waits. The interpreter reads
     the tile and writes the tensor at moments that the scheduler picks, no later than the waits for them. It raises for
     bytes that nobody wrote or that a load is still to write, and at the block's end for a store that was not committed
-    or whose reading nobody waited for. It does not find a fence that is missing, nor a tile overwritten too early.
+    or whose reading nobody waited for; for a fence that is missing (``missing-proxy-fence``), and a tile that is
+    written again before that wait (``overwrite-while-read``).
     """
     machine().tma_store(tensor_map, coordinates, tile)
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.cuda import types
-from numba.cuda.core.errors import NumbaTypeError
+from numba.cuda.core.errors import NumbaError, NumbaTypeError
 from numba.cuda.cudadecl import registry as typing_registry
 from numba.cuda.cudaimpl import registry as lowering
 from numba.cuda.extending import core_models, register_model, typeof_impl
@@ -27,6 +27,26 @@ OPENED = "hopper_numba_shared_"
 """The symbol of dynamic shared memory in a kernel that opens a layout, but for the bytes that it takes."""
 
 i32, i64 = ir.IntType(32), ir.IntType(64)
+
+
+def literals_first(template: Any) -> Any:
+    """A typing template that is asked for literal types first; what it refuses then it refuses of plain ones too.
+
+    Numba would try those, which hide a literal that is out of range.
+    """
+    plain = template.generic
+
+    def generic(self: Any, args: tuple, kws: Any) -> Any:
+        if self.refused is not None:
+            raise self.refused
+        try:
+            return plain(self, args, kws)
+        except NumbaError as error:
+            self.refused = error
+            raise
+
+    template.generic, template.refused, template.prefer_literal = generic, None, True
+    return template
 
 
 # Descriptions, captured by a kernel's closure ------------------------------------------------------------------------
@@ -87,6 +107,12 @@ the block's rank stands above its offset, here plus one.
 """
 
 
+NO_ELEMENTS = (
+    "{description}: elements are not assigned to; memory.st_shared_b32(tile.address(row, column), bits) stores one, "
+    "memory.ld_shared_b32(…) loads one, convert.bits_of_f32 gives a float's bits"
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class SharedView:
     """A description and where it lies: what a kernel holds when it is interpreted; `SharedViewType` when compiled.
@@ -119,10 +145,14 @@ class SharedView:
 
     def __getitem__(self, index: Any) -> SharedView:
         indices = index if isinstance(index, tuple) else (index,)
+        if not all(hasattr(i, "__index__") for i in indices):
+            raise TypeError(f"{self.description} is indexed with integers; got {index!r}")
         item, terms = _found(self.description, "item", len(indices))
-        extents = self.description.shape if isinstance(self.description, Tile) else (self.description.count,)
-        self._check(indices, extents)
+        self._check(indices, extents(self.description))
         return self._offset(item, terms, indices)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError(NO_ELEMENTS.format(description=self.description))
 
     def address(self, *indices: int) -> SharedView:
         """The address of an element of a tile, its swizzle applied."""
@@ -143,8 +173,7 @@ class SharedView:
 
     def _check(self, indices: Sequence[int], extents: tuple[int, ...]) -> None:
         for index, extent in zip(indices, extents, strict=False):
-            if not 0 <= index < extent:
-                raise IndexError(f"{self.description}: index {index} is outside 0 to {extent - 1}")
+            check_index(self.description, index, extent)
 
     def _offset(self, description: Shared, terms: tuple, indices: Sequence[int]) -> SharedView:
         if len(indices) != len(terms):
@@ -154,6 +183,17 @@ class SharedView:
             for term in of_index:
                 address += term(int(i))
         return SharedView(description, address)
+
+
+def extents(description: Any) -> tuple[int, ...]:
+    """How many items each index of a description can pick."""
+    return description.shape if isinstance(description, Tile) else (description.count,)
+
+
+def check_index(description: Shared, index: int, extent: int) -> None:
+    """Refuse an index that is out of range."""
+    if not 0 <= index < extent:
+        raise IndexError(f"{description}: index {index} is outside 0 to {extent - 1}")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -199,10 +239,10 @@ class SharedViewModel(core_models.PrimitiveModel):
 
 
 def refuse(find: Callable[..., Any], *args: Any) -> Any:
-    """`find(*args)`, its ValueError or TypeError as a typing error."""
+    """`find(*args)`, its ValueError, TypeError or IndexError as a typing error."""
     try:
         return find(*args)
-    except (TypeError, ValueError) as error:
+    except (IndexError, TypeError, ValueError) as error:
         raise NumbaTypeError(str(error)) from error
 
 
@@ -214,6 +254,29 @@ def offset(builder: Any, address: Any, terms: Iterable[tuple[Term, ...]], indice
             value = builder.urem(value, i32(term.modulus)) if term.modulus else value
             address = builder.add(address, builder.mul(value, i32(term.stride)))
     return address
+
+
+def method(key: str) -> Callable[[Callable], Callable]:
+    """As Numba's `bound_function`, of literals first."""
+
+    def declare(resolve: Callable) -> Callable:
+        bind = bound_function(key)(resolve)
+
+        def attribute(self: Any, ty: types.Type) -> Any:
+            bound = bind(self, ty)
+            literals_first(bound.template)
+            return bound
+
+        return functools.wraps(resolve)(attribute)
+
+    return declare
+
+
+def check_literals(description: Shared, indices: Sequence[types.Type], extents: Sequence[int]) -> None:
+    """Refuse an index known at compile time that is out of range."""
+    for index, extent in zip(indices, extents, strict=False):
+        if isinstance(index, types.IntegerLiteral):
+            refuse(check_index, description, index.literal_value, extent)
 
 
 def _integers(args: tuple) -> bool:
@@ -230,15 +293,16 @@ class SharedAttributes(AttributeTemplate):
         found = refuse(ty.description.attribute, attr)
         return found and ty.of(found[0])
 
-    @bound_function("SharedView.address")
+    @method("SharedView.address")
     def resolve_address(self, ty: SharedViewType, args: tuple, kws: dict) -> Any:
         if not isinstance(ty.description, Tile):
             return None
         element, terms = refuse(ty.description.address)
         refuse(check_integers, ty.description, "address", args, (*args, *kws), _integers)
+        check_literals(ty.description, args, ty.description.shape)
         return signature(ty.of(element), *[types.uint32] * len(terms), recvr=ty)
 
-    @bound_function("SharedView.part")
+    @method("SharedView.part")
     def resolve_part(self, ty: SharedViewType, args: tuple, kws: dict) -> Any:
         if not isinstance(ty.description, Tile):
             return None
@@ -249,6 +313,8 @@ class SharedAttributes(AttributeTemplate):
             )
         rows, columns = (a.literal_value for a in args[:2])
         part, _ = refuse(ty.description.part, rows, columns)
+        height, width = ty.description.shape
+        check_literals(ty.description, args[2:], (height // rows, width // columns))
         return signature(ty.of(part), *[types.uint32] * 4, recvr=ty)
 
 
@@ -285,6 +351,7 @@ def lower_part(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 
 
 @typing_registry.register_global(operator.getitem)
+@literals_first
 class SharedItem(AbstractTemplate):
     def generic(self, args: tuple, kws: dict) -> Any:
         view, index = args
@@ -294,8 +361,16 @@ class SharedItem(AbstractTemplate):
         if not _integers(indices):
             raise NumbaTypeError(f"{view.description} is indexed with integers; got {index}")
         item, _ = refuse(view.description.item, len(indices))
+        check_literals(view.description, indices, extents(view.description))
         cast = types.UniTuple(types.uint32, len(indices)) if isinstance(index, types.BaseTuple) else types.uint32
         return signature(view.of(item), view, cast)
+
+
+@typing_registry.register_global(operator.setitem)
+class SharedAssignment(AbstractTemplate):
+    def generic(self, args: tuple, kws: dict) -> None:
+        if isinstance(args[0], SharedViewType):
+            raise NumbaTypeError(NO_ELEMENTS.format(description=args[0].description))
 
 
 @lowering.lower(operator.getitem, SharedViewType, types.Any)

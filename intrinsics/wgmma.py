@@ -170,7 +170,11 @@ def form(a, b, acc, scale_d, negate_a, negate_b):
     }
 
 
-form.fields = ("shape", "types", "immediates")
+form.fields = {
+    "shape": "`m64nNkK`",
+    "types": "the types of `acc`, `a` and `b`, such as `f32.f16.f16`, `f32.e4m3.e5m2`, `s32.u8.s8`, `f32.tf32.tf32`",
+    "immediates": "what the form has of imm-scale-a, imm-scale-b, imm-trans-a, imm-trans-b",
+}
 
 
 def is_true(flag):
@@ -278,7 +282,7 @@ def fence() -> None:
     Notes
     -----
     PTX ISA, "wgmma.fence". The 128 threads of a warp group execute it together; the interpreter raises where they do
-    not. It does not find one that is missing. It says nothing of shared memory: see `mma`.
+    not, and where one is missing (``missing-wgmma-fence``). It says nothing of shared memory: see `mma`.
     """
     machine().wgmma_fence()
 
@@ -340,9 +344,10 @@ def mma(
     PTX ISA, "wgmma.mma_async". The 128 threads of a warp group execute it together, with the same operands; the
     interpreter raises where they do not. It multiplies at a moment that the scheduler picks, and raises then for bytes
     that nobody wrote or that a load is still to write; at the block's end for a product that nobody waited for and for
-    a fragment that was given to no wait for its products. Registers of `a` are read at once there. It does not find a
-    fence that is missing, nor operands that are overwritten too early. It adds in another order than the hardware, in
-    float32: equal for small integers, close otherwise.
+    a fragment that was given to no wait for its products. Registers of `a` are read at once there. It raises for a
+    fence that is missing (``missing-proxy-fence``, ``missing-wgmma-fence``), for operands whose load this warp group
+    did not wait for (``read-before-arrival``) and those overwritten before `wait_group` (``overwrite-while-read``). It
+    adds in another order than the hardware, in float32: equal for small integers, close otherwise.
     """
     return machine().wgmma(a, b, acc, scale_d, negate_a, negate_b)
 

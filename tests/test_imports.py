@@ -28,6 +28,8 @@ INSIDE = (
 LAYERS = [
     ("intrinsics",),
     ("shared", "pipeline", "interpreter", "device", "fingerprint", "diagnosis"),
+    ("stand_ins",),
+    ("findings",),
     ("streams",),
     ("arrays",),
     ("copies",),
@@ -38,7 +40,7 @@ LAYERS = [
     ("stages", "gemm"),
     ("matmul_checks",),
     ("matmul",),
-    ("demo", "doctor", "reference", "__main__", "__init__"),
+    ("check", "demo", "doctor", "reference", "__main__", "__init__"),
 ]
 
 

@@ -1,6 +1,7 @@
 """`jit` without a GPU: compiling, budgets, configurations, arguments, and what ptxas says."""
 
 import functools
+import linecache
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from numba.cuda.typing.typeof import typeof
 from hopper_numba import SharedLayout, TensorMap, barriers, jit, tile
 from hopper_numba.compile import Compiled, CompileError, PtxasWarning, _link
 from hopper_numba.diagnosis import KernelTypeError
-from hopper_numba.intrinsics import mbarrier, tma, warp
+from hopper_numba.intrinsics import cache, mbarrier, tma, warp
 
 VECTOR = types.Array(types.float32, 1, "C")
 
@@ -163,6 +164,7 @@ def test_only_functions_become_kernels(function):
         ({"threads": 128, "cluster": 16}, "jit: a cluster has at most 8 blocks; got cluster=16"),
         ({"threads": 128, "cluster": (4, 1, 4)}, r"jit: a cluster has at most 8 blocks; got cluster=\(4, 1, 4\)"),
         ({"threads": 128, "cluster": 0}, "jit: cluster must be one to three positive integers; got 0"),
+        ({"threads": 128, "cluster": True}, "jit: cluster must be one to three positive integers; got True"),
     ],
 )
 def test_options_are_checked(options, message):
@@ -200,17 +202,36 @@ def test_a_grid_has_limits():
         scale[1, 128, 0, 1024]
 
 
-def test_a_refusal_names_the_kernels_line():
-    @jit(threads=32)
-    def wrong(x):
-        mbarrier.init(cuda.shared.array(1, types.uint64), 0)
+RING = SharedLayout(ring=tile("float16", (2, 64, 64)))
 
+
+def operand_out_of_range(x):
+    mbarrier.init(cuda.shared.array(1, types.uint64), 0)
+
+
+def method_of_several_tiles(x):
+    RING.open().ring.address(0, 0)
+
+
+def value_known_when_code_is_emitted(x):
+    cache.evict_first(2.0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (operand_out_of_range, "mbarrier.init: count must be 1 to 1048575; got 0"),
+        (method_of_several_tiles, "pick one tile of tile(float16, (2, 64, 64), swizzle 128) first"),
+        (value_known_when_code_is_emitted, "cache.evict_first: fraction must be above 0 and at most 1; got 2.0"),
+    ],
+)
+def test_a_refusal_names_the_kernels_line(wrong, message):
     with pytest.raises(KernelTypeError) as caught:
-        wrong.compile((VECTOR,))
+        jit(wrong, threads=32, shared=RING).compile((VECTOR,))
     first, second = str(caught.value).splitlines()
-    assert first == "mbarrier.init: count must be 1 to 1048575; got 0"
-    assert second.startswith(f"  at {__file__}:")
-    assert second.endswith(": mbarrier.init(cuda.shared.array(1, types.uint64), 0)")
+    assert first == message
+    line = wrong.__code__.co_firstlineno + 1
+    assert second == f"  at {__file__}:{line}: {linecache.getline(__file__, line).strip()}"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hopper_numba import interpret, intrinsics
-from hopper_numba.interpreter import DeadlockError
+from hopper_numba.interpreter import TxMismatchError
 from hopper_numba.intrinsics import REGISTRY
 
 README = Path(__file__).parent.parent / "README.md"
@@ -54,8 +54,8 @@ def test_blocks_run(block, tmp_path):
 
 def test_the_deadlock_is_reported_as_shown(tmp_path):
     kernel = next(block for block in BLOCKS if "arrive_expect_tx" in block)
-    shown = re.search(r"```text\nDeadlockError: (.*?)```", README.read_text(), re.DOTALL)[1]
-    with pytest.raises(DeadlockError) as caught:
+    shown = re.search(r"```text\nTxMismatchError: (.*?)```", README.read_text(), re.DOTALL)[1]
+    with pytest.raises(TxMismatchError) as caught:
         execute(kernel.replace("smem.rows.nbytes", "2 * smem.rows.nbytes"), tmp_path)
     assert str(caught.value).replace(f"{tmp_path}/", "").strip() == shown.strip()
 

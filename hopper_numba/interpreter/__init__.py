@@ -11,13 +11,27 @@ writes where a load is on its way   `OverwriteError`
 bounds, alignment                   `OutOfBoundsError`, `MisalignedError`
 parts of a warp or warp group       `DivergenceError`
 accumulators in flight              `AccumulatorInFlightError`
-unfinished work at a block's end    `UnfinishedError`
+unfinished work at a block's end    `UnfinishedError`, `LeftoverPhaseError`
+what nothing orders                 `HazardError`, of one of the kinds below
 ==================================  ====================================================================================
 
-Not found yet: fences that are missing (`fence.proxy_async`, `wgmma.fence`, `fence.mbarrier_init`), the source of a TMA
-store or an operand of WGMMA that is overwritten before it was read, data races of ordinary reads and writes, register
-budgets. Of these an overwritten tile or a race may show as a wrong result, under some seeds: seed 0 completes
-everything as late as can be, others also early, so try several::
+Hazards are accesses that nothing orders, whether or not this schedule let them meet:
+
+==========================  ============================================================================================
+``missing-proxy-fence``     TMA or WGMMA reads or writes where ordinary instructions wrote, without the proxy fence
+``missing-wgmma-fence``     WGMMA takes registers that were touched since the last `wgmma.fence`
+``read-before-arrival``     a read, WGMMA's too, that did not wait for the copy that brings the bytes
+``overwrite-while-read``    a write where TMA or WGMMA may still read, or TMA's where a thread may
+``overwrite-in-flight``     a write where a copy may still write
+``data-race``               two accesses by threads, one of them a write; in global memory also those of copies
+``phase-overrun``           a barrier used before its `mbarrier.init` is visible, or that may get ahead of a waiter
+``undecided-order``         ordered, but in a way that the PTX manual has no rule for: kept, never raised
+==========================  ============================================================================================
+
+The first one is raised, with both places in the source and what to add; ``interpret(collect=True)`` keeps them all in
+`Settings.hazards`, and ``check=False`` looks for none. Not found: a fence of the tensormap proxy that is missing,
+registers beyond the budget. A hazard is reported by the schedules that come to it: seed 0 completes everything as late
+as can be, others also early, so try several::
 
     for seed in range(8):
         with interpret(seed=seed):
@@ -41,12 +55,15 @@ from .errors import (
     BarrierError,
     DeadlockError,
     DivergenceError,
+    HazardError,
     InterpreterError,
+    LeftoverPhaseError,
     MisalignedError,
     OutOfBoundsError,
     OverwriteError,
     PhaseOverrunError,
     ReadBeforeArrivalError,
+    TxMismatchError,
     UnfinishedError,
     UninitialisedReadError,
 )
@@ -58,13 +75,16 @@ __all__ = [
     "BarrierError",
     "DeadlockError",
     "DivergenceError",
+    "HazardError",
     "InterpreterError",
+    "LeftoverPhaseError",
     "MisalignedError",
     "OutOfBoundsError",
     "OverwriteError",
     "PhaseOverrunError",
     "ReadBeforeArrivalError",
     "Settings",
+    "TxMismatchError",
     "UnfinishedError",
     "UninitialisedReadError",
     "active",

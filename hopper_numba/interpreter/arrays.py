@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -90,11 +91,12 @@ class CheckedElement(GlobalElement):
 class GlobalArray(KernelArray):
     """An argument of the kernel."""
 
-    __slots__ = ("_bytes",)
+    __slots__ = ("_bytes", "_states")
 
     def __init__(self, machine: Any, name: str, array: np.ndarray) -> None:
         super().__init__(machine, name, array)
         self._bytes = array.reshape(-1).view(np.uint8) if array.flags.c_contiguous and array.ndim else None
+        self._states = machine.checker.global_states(array) if machine.checker is not None else None
 
     def __getitem__(self, index: Any) -> Any:
         machine = self._machine
@@ -105,7 +107,11 @@ class GlobalArray(KernelArray):
             value = self._array[index]
         except IndexError:
             raise self._outside(index) from None
-        return GlobalArray(machine, self.name, value) if isinstance(value, np.ndarray) else loaded(value)
+        if isinstance(value, np.ndarray):
+            return GlobalArray(machine, self.name, value)
+        if self._states is not None:
+            machine.checker.generic(self._states[index], False, False, sys._getframe(1), machine.thread)
+        return loaded(value)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         machine = self._machine
@@ -114,6 +120,8 @@ class GlobalArray(KernelArray):
             machine.pause()
         machine.spins = 0
         self._set(index, value)
+        if self._states is not None:
+            machine.checker.generic(self._states[index], True, False, sys._getframe(1), machine.thread)
 
     @property
     def T(self) -> GlobalArray:
@@ -123,6 +131,8 @@ class GlobalArray(KernelArray):
         """The address of an element, which may lie outside as long as nobody accesses it."""
         if not isinstance(indices, tuple) or len(indices) != self.ndim:
             raise TypeError(f"memory.address_of: {self.name} takes a tuple of {self.ndim} indices; got {indices!r}")
+        if not all(hasattr(i, "__index__") for i in indices):
+            raise TypeError(f"memory.address_of: indices must be integers; got {indices!r}")
         numbers = tuple(int(i) for i in indices)
         return CheckedElement(self, sum(i * s for i, s in zip(numbers, self.strides, strict=True)), numbers)
 
@@ -144,6 +154,14 @@ class GlobalArray(KernelArray):
         values = data.view(self._array.dtype)
         for place, value in zip(self._places("write", element, nbytes, alignment), values, strict=True):
             self._array[place] = value
+
+    def location(self, element: GlobalElement) -> int:
+        """The address of an element on the host."""
+        return self._array.__array_interface__["data"][0] + element.offset
+
+    def states(self, element: GlobalElement, nbytes: int) -> np.ndarray:
+        """What the checker of hazards knows of bytes from an element on."""
+        return self._machine.checker.global_run(self._array, element.offset, nbytes)
 
     def check_bytes(self, verb: str, element: GlobalElement, nbytes: int, alignment: int) -> None:
         """Refuse what `load_bytes` or `store_bytes` would, before it is done."""
@@ -191,7 +209,7 @@ class GlobalArray(KernelArray):
         for index, extent in zip(indices, self.shape, strict=False):
             if not 0 <= index < extent:
                 raise self._beyond(verb, element, nbytes)
-        address = self._array.__array_interface__["data"][0] + element.offset
+        address = self.location(element)
         if address % alignment:
             raise self._machine.fault(
                 MisalignedError,
@@ -212,11 +230,14 @@ class GlobalArray(KernelArray):
 class SharedArray(KernelArray):
     """A Numba array in shared memory."""
 
-    __slots__ = ("_memory", "_state", "_written")
+    __slots__ = ("_memory", "_state", "_states", "_written")
 
     def __init__(self, machine: Any, name: str, array: np.ndarray, memory: SharedMemory, state: np.ndarray) -> None:
         super().__init__(machine, name, array)
         self._memory, self._state = memory, state
+        self._states = None
+        if memory.shadow is not None:
+            self._states = memory.shadow.array(self.shared_address, array.shape, array.strides, array.itemsize)
         self._written = int.from_bytes(bytes([WRITTEN]) * array.itemsize, "little")
 
     @classmethod
@@ -246,6 +267,8 @@ class SharedArray(KernelArray):
             return SharedArray(machine, self.name, value, self._memory, states)
         if states != self._written:
             raise self._refusal("read", index, states)
+        if self._states is not None:
+            machine.checker.generic(self._states[index], False, True, sys._getframe(1), machine.thread)
         return loaded(value)
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -264,6 +287,8 @@ class SharedArray(KernelArray):
             raise self._refusal("write", index, states)
         self._set(index, value)
         self._state[index] = self._written
+        if self._states is not None:
+            machine.checker.generic(self._states[index], True, True, sys._getframe(1), machine.thread)
 
     def _refusal(self, verb: str, index: Any, states: Any) -> Exception:
         state = next(s for s in states.tobytes() if s != WRITTEN and (verb == "read" or s != 2))

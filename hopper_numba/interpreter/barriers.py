@@ -6,7 +6,15 @@ from typing import Any
 
 from hopper_numba.intrinsics.mbarrier import MAX_COUNT
 
-from .errors import BarrierError, DivergenceError, PhaseOverrunError
+from .errors import (
+    BarrierError,
+    DivergenceError,
+    LeftoverPhaseError,
+    PhaseOverrunError,
+    TxMismatchError,
+    UnfinishedError,
+)
+from .hazards import NoPhases, Phases, meeting
 from .source import role
 
 
@@ -31,6 +39,10 @@ class Barrier:
         Bytes of this phase.
     phase : int
         Number of the phase, from 0.
+    issued : list of Copy
+        Those that were begun in this phase, to report bytes to it.
+    unseen : tuple of int and Copy, or None
+        The last phase to which a copy reported bytes and that nobody has seen complete, and that copy.
     """
 
     __slots__ = (
@@ -39,10 +51,13 @@ class Barrier:
         "count",
         "dropped",
         "expected",
+        "history",
+        "issued",
         "machine",
         "pending",
         "phase",
         "reported",
+        "unseen",
         "waiters",
     )
 
@@ -50,6 +65,9 @@ class Barrier:
         self.machine, self.block, self.address = machine, block, address
         self.count = self.dropped = self.pending = self.expected = self.reported = self.phase = 0
         self.waiters: list[Any] = []
+        self.history: Any = NoPhases()
+        self.issued: list[Any] = []
+        self.unseen: tuple[int, Any] | None = None
 
     @property
     def name(self) -> str:
@@ -66,20 +84,23 @@ class Barrier:
         self.block.barriers[self.address] = self
         self.count = self.pending = count
         self.dropped = self.expected = self.reported = self.phase = 0
+        if self.machine.checker is not None:
+            self.history = Phases(self.machine.checker, self)
 
     def inval(self) -> None:
         """End the barrier; its bytes are ordinary ones again."""
         self._use("invalidated")
         if self.waiters:
             raise self._overrun(f"barrier {self.name} is invalidated while {len(self.waiters)} threads wait on it")
+        self.history.ended()
         del self.block.barriers[self.address]
         self.block.memory.release_barrier(self.address)
         self.count = 0
 
-    def arrive(self, count: int = 1, expect_tx: int = 0, drops: bool = False) -> int:
+    def arrive(self, count: int = 1, expect_tx: int = 0, drops: bool = False, order: str = "release.cta") -> int:
         """Expect `expect_tx` bytes, then arrive `count` times; the state: the phase that this was, of which barrier.
 
-        If it `drops`, later phases take that many arrivals fewer.
+        If it `drops`, later phases take that many arrivals fewer. `order` is what it releases, and to whom.
         """
         self._use("arrived on")
         phase = self.phase
@@ -91,6 +112,7 @@ class Barrier:
             self._drop(count)
         self._expect(expect_tx)
         self.pending -= count
+        self.history.arrived(order)
         self._complete_phase()
         return self.address << 32 | phase
 
@@ -140,58 +162,102 @@ class Barrier:
         self._use("told of bytes")
         self.complete(nbytes)
 
-    def complete(self, nbytes: int, fault: Any = None) -> None:
-        """Count `nbytes` that arrived; `fault` makes errors, where no thread does this."""
+    def complete(self, nbytes: int, copy: Any = None) -> None:
+        """Count `nbytes` that arrived, by a copy or because the running thread says so."""
+        fault = copy.fault if copy is not None else self._raise
+        if copy is not None:
+            self.unseen = (self.phase, copy)
         if not self.count:
-            raise (fault or self._raise)(
-                PhaseOverrunError, f"{nbytes} bytes arrived for barrier {self.name}, which is not initialised"
-            )
+            raise fault(PhaseOverrunError, f"{nbytes} bytes arrived for barrier {self.name}, which is not initialised")
         self.reported += nbytes
         if self.reported - self.expected > MAX_COUNT:
-            raise (fault or self._raise)(
-                BarrierError, f"barrier {self.name} counts at most {MAX_COUNT} bytes that nobody expects yet"
-            )
+            raise fault(BarrierError, f"barrier {self.name} counts at most {MAX_COUNT} bytes that nobody expects yet")
         self._complete_phase()
+
+    def bytes_issued(self) -> str:
+        """What the phase expects, and what copies bring."""
+        total = sum(copy.nbytes for copy in self.issued)
+        expects = f"barrier {self.name}, phase {self.phase}, expects {self.expected} bytes"
+        lines = [f"{expects}; copies of {total} were issued in it"]
+        lines += [f"    {copy.nbytes} bytes by {copy.site}" for copy in self.issued]
+        return "\n".join(lines)
 
     def _complete_phase(self) -> None:
         if self.pending or self.expected != self.reported:
             return
+        late = [copy for copy in self.issued if not copy.is_complete]
+        if late:
+            raise late[0].fault(
+                TxMismatchError, f"a phase completes before this has brought its bytes: {self.bytes_issued()}"
+            )
+        self.issued.clear()
+        self.history.completed(self.phase)
         self.phase += 1
         self.count -= self.dropped
         self.pending = self.count
         self.dropped = self.expected = self.reported = 0
         self.machine.scheduler.wake(self.waiters)
 
-    def test(self, parity: int) -> bool:
-        """Whether the phase of this parity has completed."""
+    def test(self, parity: int, scope: str = "cta") -> bool:
+        """Whether the phase of this parity has completed; if so, acquire at a scope what was released in it."""
         self._use("tested")
-        return self.machine.scheduler.polled(self.phase & 1 != parity, (self, parity))
+        return self._answer(self.phase & 1 != parity, parity, scope)
 
-    def test_state(self, state: int) -> bool:
-        """Whether the phase has completed in which `arrive` gave this state."""
+    def _answer(self, is_complete: bool, parity: int, scope: str) -> bool:
+        if is_complete:
+            self._seen(scope)
+        return self.machine.scheduler.polled(is_complete, (self, parity))
+
+    def test_state(self, state: int, scope: str = "cta") -> bool:
+        """As `test`, of the phase in which `arrive` gave this state."""
         self._use("tested")
         address, phase = state >> 32, state & 0xFFFFFFFF
         if address != self.address:
-            raise self._fault(f"barrier {self.name} is tested with the state of {self.block.name_of(address)}")
+            raise self._fault(f"barrier {self.name} is tested with {state:#x}, which no arrival on it returned")
         if phase not in (self.phase, self.phase - 1):
             raise self._fault(
                 f"barrier {self.name}, in phase {self.phase}, is tested with a state of phase {phase}: it tells "
                 "only of the current phase and the one before"
             )
-        return self.machine.scheduler.polled(self.phase != phase, (self, phase & 1))
+        return self._answer(self.phase != phase, phase & 1, scope)
 
-    def wait(self, parity: int) -> None:
-        """Wait until the phase of this parity has completed."""
+    def wait(self, parity: int, scope: str = "cta") -> None:
+        """Wait until the phase of this parity has completed, and acquire at a scope what was released in it."""
         self._use("waited for")
         # a waiter that wakes late may have missed a phase, as on the GPU
         while self.phase & 1 == parity:
             self.waiters.append(self.machine.thread)
             self.machine.scheduler.block((self, parity))
+        self._seen(scope)
+
+    def _seen(self, scope: str) -> None:
+        """The running thread has seen the last phase complete."""
+        self.history.observed(self.phase - 1, scope)
+        if self.unseen is not None and self.unseen[0] < self.phase:
+            self.unseen = None
+
+    def finish(self) -> None:
+        """At the block's end: no bytes may be missing, and somebody must have waited for those that came."""
+        if self.expected != self.reported:
+            raise self.machine.fault(
+                LeftoverPhaseError,
+                f"block {self.block.index} ended while barrier {self.name}, phase {self.phase}, has {self.reported} of "
+                f"{self.expected} bytes that it expects",
+                site=self.unseen[1].site if self.unseen is not None else None,
+            )
+        if self.unseen is not None:
+            phase, copy = self.unseen
+            raise copy.fault(
+                UnfinishedError,
+                f"block {self.block.index} ended, and nobody had waited for what this brought: barrier {self.name}, "
+                f"phase {phase}",
+            )
 
     def _use(self, what: str) -> None:
         self.machine.step()
         if not self.count:
             raise self._overrun(f"barrier {self.name} is {what} before mbarrier.init")
+        self.history.used()
 
     def _raise(self, kind: type, message: str) -> Exception:
         return self.machine.fault(kind, message)
@@ -229,11 +295,13 @@ class NamedBarrier:
         self.arrived = self.completions = 0
         self.threads: int | None = None
         self.waiters: list[Any] = []
+        self.history = meeting(machine)
 
     def sync(self) -> None:
         """Arrive as one thread, and wait for all of the block that have not exited."""
         self.machine.step()
         completions = self.completions
+        self.history.arrived([self.machine.thread])
         self._arrive(1, None)
         self._wait(completions)
 
@@ -248,6 +316,7 @@ class NamedBarrier:
         while self.completions == completions:
             self.waiters.append(self.machine.thread)
             self.machine.scheduler.block((self, None))
+        self.history.passed(self.machine.thread, completions)
 
     def _arrive(self, count: int, threads: int | None) -> None:
         if threads is not None and (threads % 32 or not 32 <= threads <= self.block.size):
@@ -269,6 +338,7 @@ class NamedBarrier:
     def _complete(self) -> None:
         if self.arrived >= (self.threads or self.block.live):
             self.arrived = 0
+            self.history.completed(self.completions)
             self.completions += 1
             self.machine.scheduler.wake(self.waiters)
 
@@ -291,6 +361,7 @@ def _arrive(lanes: list[tuple]) -> list[int]:
             DivergenceError, "the lanes of a warp name different barriers, or different numbers of threads"
         )
     completions = barrier.completions
+    barrier.history.arrived(barrier.machine.acting.members)
     barrier._arrive(32, threads)
     return [completions] * 32
 
@@ -309,11 +380,12 @@ class ClusterBarrier:
         self.phase = self.arrived = 0
         self.arrivals: dict[Any, int] = {}  # the phase in which a thread arrived that has not waited since
         self.waiters: list[Any] = []
+        self.history = meeting(machine)
 
-    def take_part(self, arrives: bool, waits: bool, as_warp: bool) -> None:
+    def take_part(self, arrives: bool, waits: bool, as_warp: bool, relaxed: bool) -> None:
         """Arrive, wait or both: the running thread, or together with the rest of its warp."""
         self.machine.step()
-        operands = (self, self.machine.thread, arrives)
+        operands = (self, self.machine.thread, arrives, relaxed)
         if as_warp:
             self.machine.collective("warp", _take_part, operands)
         else:
@@ -321,7 +393,7 @@ class ClusterBarrier:
         if waits:
             self._wait()
 
-    def begin(self, threads: list[Any], arrives: bool) -> None:
+    def begin(self, threads: list[Any], arrives: bool, relaxed: bool) -> None:
         """Let threads arrive; or check, of those that are to wait, that they did."""
         for thread in threads:
             if arrives == (thread in self.arrivals):
@@ -334,6 +406,7 @@ class ClusterBarrier:
             if arrives:
                 self.arrivals[thread] = self.phase
         if arrives:
+            self.history.arrived(threads, relaxed)
             self.arrived += len(threads)
             self._complete()
 
@@ -342,10 +415,11 @@ class ClusterBarrier:
         while self.arrivals[thread] == self.phase:
             self.waiters.append(thread)
             self.machine.scheduler.block((self, None))
-        del self.arrivals[thread]
+        self.history.passed(thread, self.arrivals.pop(thread))
 
     def _complete(self) -> None:
         if self.arrived and self.arrived >= sum(block.live for block in self.blocks):
+            self.history.completed(self.phase)
             self.phase += 1
             self.arrived = 0
             self.machine.scheduler.wake(self.waiters)
@@ -368,6 +442,6 @@ class ClusterBarrier:
 
 def _take_part(lanes: list[tuple]) -> list[None]:
     """What threads do that come to the barrier of the cluster together."""
-    barrier, _, arrives = lanes[0]
-    barrier.begin([thread for _, thread, _ in lanes], arrives)
+    barrier, _, arrives, relaxed = lanes[0]
+    barrier.begin([lane[1] for lane in lanes], arrives, relaxed)
     return [None] * len(lanes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ class Thread:
     index : int
         Its number in the block, x fastest.
     lane, warp, warp_group : int
+    number : int
+        Its number in the cluster.
     position : tuple of int
         ``cuda.threadIdx``.
     block : Block
@@ -40,6 +43,7 @@ class Thread:
         "greenlet",
         "index",
         "lane",
+        "number",
         "open_bulk",
         "position",
         "resume",
@@ -51,6 +55,7 @@ class Thread:
     def __init__(self, block: Block, index: int, position: tuple[int, int, int]) -> None:
         self.block, self.index, self.position = block, index, position
         self.lane, self.warp, self.warp_group = index % 32, index // 32, index // 128
+        self.number = block.rank * math.prod(block.shape) + index
         self.waiting: tuple[Any, Any] | None = None
         self.exited = False
         self.open_bulk: list[Any] = []
@@ -93,7 +98,9 @@ class Block:
         places = [(x, y, z) for z in range(shape[2]) for y in range(shape[1]) for x in range(shape[0])]
         self.threads = [Thread(self, i, place) for i, place in enumerate(places)]
         self.size = self.live = len(places)
-        self.memory = SharedMemory(dynamic_shared, machine.fault)
+        self.memory = SharedMemory(
+            machine.statics, dynamic_shared, machine.fault, is_checked=machine.checker is not None
+        )
         self.barriers: dict[int, Barrier] = {}
         self.named: dict[int, NamedBarrier] = {}
         self.layouts: dict[int, Any] = {}
@@ -121,7 +128,9 @@ class Block:
         """The static shared array that a place in the source declares, one for the block."""
         key = (*site, shape, dtype.name, alignment)
         if key not in self._static:
-            address = self.memory.allocate(nbytes_of(shape, dtype), alignment)
+            nbytes = nbytes_of(shape, dtype)
+            address = self.machine.statics.address(key, nbytes, alignment)
+            self.memory.allow(address, nbytes)
             self._static[key] = SharedArray.at(self.machine, name, self.memory, address, shape, dtype)
         return self._static[key]
 

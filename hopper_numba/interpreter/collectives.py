@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .errors import DivergenceError
+from .hazards import meeting
 from .source import MARK, callers, role, site_of
 
 
@@ -100,6 +101,7 @@ class WarpSync:
     def __init__(self, machine: Any, members: list[Any]) -> None:
         self.machine, self.members = machine, members
         self.waiting: dict[int, list[Any]] = {}
+        self._histories: dict[int, tuple[Any, list[int]]] = {}
 
     def sync(self, mask: int) -> None:
         """Wait for the threads of `mask` that have not exited."""
@@ -109,8 +111,12 @@ class WarpSync:
             raise self.machine.fault(DivergenceError, f"cuda.syncwarp: mask {mask:#x} lacks the executing lane")
         waiters = self.waiting.setdefault(mask, [])
         waiters.append(thread)
+        history, completions = self._histories.setdefault(mask, (meeting(self.machine), [0]))
+        phase = completions[0]
+        history.arrived([thread])
         if not self._complete(mask, thread):
             self.machine.scheduler.block((self, mask))
+        history.passed(thread, phase)
 
     def _complete(self, mask: int, thread: Any) -> bool:
         waiters = self.waiting[mask]
@@ -118,6 +124,9 @@ class WarpSync:
             return False
         if thread in waiters:
             waiters.remove(thread)
+        history, completions = self._histories[mask]
+        history.completed(completions[0])
+        completions[0] += 1
         self.machine.scheduler.wake(waiters)
         return True
 

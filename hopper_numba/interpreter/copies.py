@@ -80,6 +80,13 @@ class Place:
         elements = np.arange(address // itemsize, (address + nbytes) // itemsize)
         return cls(block, elements, itemsize, f"{nbytes} bytes by {named(site)}")
 
+    def check(self, checker: Any, is_write: bool, **work: Any) -> None:
+        """Let work that begins read the elements, or write them."""
+        states = self.block.memory.shadow.states.reshape(-1, self.itemsize)
+        touched = states[self.elements]
+        checker.asynchronous(touched, is_write, True, **work)
+        states[self.elements] = touched
+
     def claim(self) -> None:
         """Leave the elements to a copy on its way."""
         self.block.memory.claim(self.elements, self.itemsize, self.what)
@@ -118,6 +125,10 @@ class Box:
         # the part of the tensor that the box covers, and where in the box it lies
         self._tensor, self._box = tuple(tensor), tuple(box)
 
+    def check(self, checker: Any, is_write: bool, **work: Any) -> None:
+        """Let work that begins read the part of the tensor, or write it."""
+        checker.asynchronous(checker.global_states(self.array)[self._tensor], is_write, False, **work)
+
     def read(self, fault: Fault) -> np.ndarray:
         data = np.zeros(self.shape, self.array.dtype)
         data[self._box] = self.array[self._tensor]
@@ -143,6 +154,10 @@ class Run:
         self.element, self.nbytes = element, nbytes
         element.array.check_bytes(verb, element, nbytes, ALIGNMENT)
 
+    def check(self, checker: Any, is_write: bool, **work: Any) -> None:
+        """Let work that begins read the bytes, or write them."""
+        checker.asynchronous(self.element.array.states(self.element, self.nbytes), is_write, False, **work)
+
     def read(self, fault: Fault) -> np.ndarray:
         return self.element.array.load_bytes(self.element, self.nbytes, ALIGNMENT)
 
@@ -158,6 +173,9 @@ class Value:
 
     def __init__(self, data: bytes) -> None:
         self.data = np.frombuffer(data, np.uint8)
+
+    def check(self, checker: Any, is_write: bool, **work: Any) -> None:
+        """Nothing to check: registers are the thread's."""
 
     def read(self, fault: Fault) -> np.ndarray:
         return self.data
@@ -203,7 +221,8 @@ class Copy:
     def __init__(self, machine: Any, site: Site) -> None:
         self.machine, self.site = machine, site
 
-    def _fault(self, kind: type, message: str) -> InterpreterError:
+    def fault(self, kind: type, message: str) -> InterpreterError:
+        """An error of the instruction that began it."""
         return self.machine.fault(kind, message, site=self.site)
 
 
@@ -221,6 +240,11 @@ class Load(Copy):
         That gets the bytes.
     combine : function, optional
         Of a reduction: others may be on their way to the same place.
+
+    Attributes
+    ----------
+    nbytes : int
+    is_complete : bool
     """
 
     wakes = True
@@ -237,23 +261,35 @@ class Load(Copy):
         super().__init__(machine, site)
         self.source, self.place, self.barrier, self.combine = source, place, barrier, combine
         self._blocks = [end.block for end in (place, source) if isinstance(end, Place)]
+        self.nbytes, self.is_complete = place.elements.size * place.itemsize, False
+        barrier.issued.append(self)
         if combine is None:
             place.claim()
+
+    def check(self, checker: Any) -> None:
+        """Let the checker of hazards know."""
+        history = self.barrier.history
+        history.given_to_copy()
+        work = {"site": self.site, "actor": history.actor, "time": self.barrier.phase + 1}
+        is_async = not isinstance(self.source, Value)
+        self.source.check(checker, False, is_async=is_async, **work)
+        self.place.check(checker, True, is_async=is_async, is_atomic=self.combine is not None, **work)
 
     def step(self) -> bool:
         """Copy, and report the bytes."""
         for block in self._blocks:
             if not block.live:
                 self.check_unfinished(block)
-        data = self.source.read(self._fault)
-        self.place.write(data, self.combine, self._fault)
-        self.barrier.complete(data.nbytes, self._fault)
+        data = self.source.read(self.fault)
+        self.place.write(data, self.combine, self.fault)
+        self.is_complete = True
+        self.barrier.complete(data.nbytes, self)
         return True
 
     def check_unfinished(self, block: Any) -> None:
         """Raise, if the copy uses the shared memory of this block, which has ended."""
         if block in self._blocks:
-            raise self._fault(
+            raise self.fault(
                 UnfinishedError,
                 f"block {block.index} ended before this {named(self.site)} arrived: nobody waits for barrier "
                 f"{self.barrier.name}, phase {self.barrier.phase}",
@@ -285,6 +321,14 @@ class Store(Copy):
         self._is_written = False
         self.was_awaited = False
 
+    def check(self, checker: Any, queue: Any) -> None:
+        """Let the checker of hazards know."""
+        time = queue.begin()
+        self.place.check(checker, False, site=self.site, actor=queue.reader, time=time)
+        self.target.check(
+            checker, True, site=self.site, actor=queue.actor, time=time, is_atomic=self.combine is not None
+        )
+
     def step(self) -> bool:
         """Read, or write; whether it is complete."""
         self.read() if self._data is None else self.write()
@@ -293,11 +337,11 @@ class Store(Copy):
     def read(self) -> None:
         """Read the place, once."""
         if self._data is None:
-            self._data = self.place.read(self._fault)
+            self._data = self.place.read(self.fault)
 
     def write(self) -> None:
         """Write to global memory, once."""
         self.read()
         if not self._is_written and self._data is not None:
-            self.target.write(self._data, self.combine, self._fault)
+            self.target.write(self._data, self.combine, self.fault)
             self._is_written = True

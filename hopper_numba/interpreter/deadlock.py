@@ -6,7 +6,7 @@ from typing import Any
 
 from .barriers import Barrier, ClusterBarrier, NamedBarrier
 from .collectives import Together, WarpSync
-from .errors import DeadlockError, InterpreterError
+from .errors import DeadlockError, InterpreterError, TxMismatchError
 from .source import role, site_of
 
 
@@ -41,9 +41,14 @@ def stuck(machine: Any, blocks: list[Any]) -> InterpreterError:
             f"  further blocks of the grid, {machine.to_come}, have not run: clusters run one after another here; no "
             "block can wait for one of a later cluster; on a GPU that hangs too, unless all of them fit on it at once"
         )
+    kind: type[DeadlockError] = DeadlockError
+    for barrier in dict.fromkeys(t.waiting[0] for b in blocks for t in b.threads if t.waiting and not t.exited):
+        if isinstance(barrier, Barrier) and barrier.issued and not barrier.pending:
+            kind = TxMismatchError
+            lines.append(f"  {barrier.bytes_issued()}")
     if first is None:
-        return DeadlockError("\n".join(lines))
-    return DeadlockError("\n".join(lines), block=first.thread.block.index, filename=first.filename, line=first.line)
+        return kind("\n".join(lines))
+    return kind("\n".join(lines), block=first.thread.block.index, filename=first.filename, line=first.line)
 
 
 def _waits_in_vain(together: Together) -> bool:

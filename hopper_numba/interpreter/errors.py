@@ -34,6 +34,38 @@ class InterpreterError(RuntimeError):
         self.block, self.thread, self.filename, self.line = block, thread, filename, line
 
 
+class HazardError(InterpreterError):
+    """Accesses that nothing orders, or an ordering that something lacks, whatever this schedule made of it.
+
+    Attributes
+    ----------
+    kind : str
+        ``missing-proxy-fence``, ``read-before-arrival``, ``overwrite-while-read``, ``data-race`` and so on.
+    is_error : bool
+        False for what the PTX manual leaves undecided.
+    advice : str
+        What to add.
+    other : tuple of str and int, or None
+        File and line of the other access.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str,
+        is_error: bool,
+        advice: str,
+        block: tuple[int, ...] | None = None,
+        thread: int | None = None,
+        filename: str = "",
+        line: int = 0,
+        other: tuple[str, int] | None = None,
+    ) -> None:
+        super().__init__(message, block=block, thread=thread, filename=filename, line=line)
+        self.kind, self.is_error, self.advice, self.other = kind, is_error, advice, other
+
+
 class OutOfBoundsError(InterpreterError):
     """An access outside an array, or outside the block's shared memory."""
 
@@ -94,7 +126,19 @@ class UnfinishedError(InterpreterError):
     kind = "unfinished-at-exit"
 
 
+class LeftoverPhaseError(InterpreterError):
+    """A barrier whose phase still expects bytes, or has more than it expects, when its block ends."""
+
+    kind = "leftover-phase"
+
+
 class DeadlockError(InterpreterError):
     """No thread can run, and no asynchronous work is left that could help."""
 
     kind = "deadlock"
+
+
+class TxMismatchError(DeadlockError):
+    """A barrier's phase that expects other bytes than copies bring: it never completes, or before they have."""
+
+    kind = "tx-mismatch"

@@ -19,7 +19,7 @@ from .cuda_namespace import CudaNamespace
 from .machine import Machine
 from .rewrite import Rewriter
 from .scalars import loaded
-from .settings import active
+from .settings import Settings, active
 
 
 def run(
@@ -31,6 +31,7 @@ def run(
     dynamic_shared: int = 0,
     seed: int | None = None,
     cluster: int | tuple[int, ...] = 1,
+    check: bool | None = None,
 ) -> None:
     """Run a kernel on the CPU.
 
@@ -49,6 +50,8 @@ def run(
         Of the schedule; that of `interpret` unless given, else 0.
     cluster : int or tuple of int
         Extents of a cluster in blocks. Blocks of a cluster run together, others one after another.
+    check : bool, optional
+        Whether hazards are looked for; that of `interpret` unless given, else True.
 
     Raises
     ------
@@ -69,10 +72,14 @@ def run(
     settings = active()
     if seed is None:
         seed = settings.seed if settings is not None else 0
-    machine = Machine(shape, threads, dynamic_shared, seed, together)
+    settings = settings or Settings()
+    if check is None:
+        check = settings.check
+    machine = Machine(shape, threads, dynamic_shared, seed, together, settings.report if check else None)
     source = cast(FunctionType, getattr(kernel, "py_func", kernel))
     function = Rewriter(CudaNamespace(machine)).function(source)
     given = tuple(_argument(machine, n, v) for n, v in zip(_names(source, args), args, strict=True))
+    settings.launches[source.__name__] += 1
     # a GPU does not warn of overflows
     with np.errstate(all="ignore"), running(machine):
         for first in itertools.product(*(range(0, g, c) for g, c in zip(shape[::-1], together[::-1], strict=True))):

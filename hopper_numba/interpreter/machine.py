@@ -27,8 +27,9 @@ from .errors import (
     PhaseOverrunError,
     UnfinishedError,
 )
-from .matrices import Accumulator, Fragment, MatrixUnit, Product, whole, zeros
-from .memory import BASE
+from .hazards import Checker
+from .matrices import Accumulator, Fragment, MatrixUnit, Product, elements_of, whole, zeros
+from .memory import BASE, StaticLayout
 from .scheduler import Scheduler
 from .source import Site, raised_at, role, site_of
 from .thread_copies import ThreadCopies
@@ -64,6 +65,8 @@ class Machine:
         Of the running cluster, by rank.
     cluster_barrier : ClusterBarrier
         Its barrier.
+    checker : Checker or None
+        Of hazards.
     """
 
     def __init__(
@@ -73,13 +76,16 @@ class Machine:
         dynamic_shared: int,
         seed: int,
         cluster: tuple[int, int, int],
+        report: Callable[[Any], None] | None = None,
     ) -> None:
         self.grid, self.block_shape, self.dynamic, self.cluster = grid, block, dynamic_shared, cluster
+        self.checker = Checker(self, report) if report is not None else None
         self.thread: Any = None
         self.acting: Any = None
         self.spins = 0
         self.to_come = math.prod(grid)
         self.blocks: list[Block] = []
+        self.statics = StaticLayout(dynamic_shared, self.fault)
         self.cluster_barrier = ClusterBarrier(self, self.blocks)
         self.scheduler = Scheduler(self, seed, lambda: stuck(self, self.blocks))
         self.budget = self.scheduler.next_interruption()
@@ -88,6 +94,8 @@ class Machine:
 
     def run(self, function: Callable, args: tuple, places: list[tuple[tuple[int, int, int], int]]) -> None:
         """Run co-resident blocks: `places` are their indices and their ranks in the cluster."""
+        if self.checker is not None:
+            self.checker.begin(len(places) * math.prod(self.block_shape))
         self.blocks = [Block(self, index, rank, self.block_shape, self.dynamic) for index, rank in places]
         self.cluster_barrier = ClusterBarrier(self, self.blocks)
         self.to_come -= len(places)
@@ -110,6 +118,8 @@ class Machine:
         try:
             function(*args)
             thread.block.thread_exited(thread)
+            if self.checker is not None and not thread.block.live:
+                self.checker.exited(thread.block)
         except GreenletExit:
             raise
         except InterpreterError:
@@ -130,6 +140,8 @@ class Machine:
         for operation in self.scheduler.work:
             if isinstance(operation, Load):
                 operation.check_unfinished(block)
+        for barrier in block.barriers.values():
+            barrier.finish()
         for unit in block.matrix_units.values():
             unit.finish()
         for thread in block.threads:
@@ -228,8 +240,10 @@ class Machine:
         self.scheduler.yield_now()
 
     def fence(self, kind: str) -> None:
-        """A fence: orders nothing here, where all memory is one; `kind` is for a checker of hazards."""
+        """A fence: orders nothing here, where all memory is one; `kind` is for the checker of hazards."""
         self.step()
+        if self.checker is not None:
+            self.checker.fence(self.thread, kind)
 
     def collective(self, scope: str, meaning: Callable[[list], list], operands: Any) -> Any:
         """Execute `meaning` once, for all threads of the warp or warp group, of which this is one."""
@@ -292,40 +306,76 @@ class Machine:
             )
         return block, address & (1 << MAPPED_SHIFT) - 1
 
-    def shared_load(self, address: int, nbytes: int) -> np.ndarray:
-        """A copy of bytes of shared memory, at a multiple of their number."""
+    def shared_load(self, address: int, nbytes: int, lane: int | None = None) -> np.ndarray:
+        """A copy of bytes of shared memory, at a multiple of their number; read by a lane of the acting warp."""
         self.tick()
         block, within = self.locate(address)
-        return block.memory.load(within, nbytes)
+        found = block.memory.load(within, nbytes)
+        self._touch_shared(block, within, nbytes, False, lane)
+        return found
 
-    def shared_store(self, address: int, data: Any) -> None:
-        """Write bytes to shared memory, at a multiple of their number."""
+    def shared_store(self, address: int, data: Any, lane: int | None = None) -> None:
+        """Write bytes to shared memory, at a multiple of their number; by a lane of the acting warp."""
         self.step()
         found = np.frombuffer(data, np.uint8)
         block, within = self.locate(address)
         block.memory.store(within, found, len(found))
+        self._touch_shared(block, within, len(found), True, lane)
+
+    def _touch_shared(self, block: Block, address: int, nbytes: int, is_write: bool, lane: int | None) -> None:
+        if self.checker is not None:
+            thread = self.thread if lane is None else self.acting.members[lane]
+            states = block.memory.shadow.run(address, nbytes)
+            access = self.checker.generic(states, is_write, True, sys._getframe(1), thread)
+            if block is not thread.block:
+                self.checker.reached(block, access)
 
     def global_load(self, element: GlobalElement, nbytes: int) -> np.ndarray:
         """A copy of bytes of an argument."""
         self.tick()
-        return element.array.load_bytes(element, nbytes)
+        found = element.array.load_bytes(element, nbytes)
+        self._touch_global(element, nbytes, is_write=False)
+        return found
 
     def global_acquire(self, element: GlobalElement, nbytes: int) -> np.ndarray:
         """As `global_load`, of what others may be about to write: they run before."""
         self.pause()
-        return element.array.load_bytes(element, nbytes)
+        found = element.array.load_bytes(element, nbytes)
+        if self.checker is not None:
+            self.checker.acquire_from(element.array.location(element), self.thread)
+        self._touch_global(element, nbytes, is_write=False, is_atomic=True)
+        return found
 
     def global_store(self, element: GlobalElement, data: Any) -> None:
         """Write bytes to an argument."""
         self.step()
-        element.array.store_bytes(element, np.frombuffer(data, np.uint8))
+        found = np.frombuffer(data, np.uint8)
+        element.array.store_bytes(element, found)
+        self._touch_global(element, len(found), is_write=True)
+
+    def global_release(self, element: GlobalElement, data: Any) -> None:
+        """As `global_store`, releasing what the thread did before."""
+        self.step()
+        if self.checker is not None:
+            self.checker.release_to(element.array.location(element), self.thread, keeps=False)
+        found = np.frombuffer(data, np.uint8)
+        element.array.store_bytes(element, found)
+        self._touch_global(element, len(found), is_write=True, is_atomic=True)
 
     def global_update(self, element: GlobalElement, dtype: np.dtype, update: Callable[[int], int]) -> None:
         """Replace an unsigned number of an argument by the low bits of what `update` makes of it, atomically."""
         self.step()
+        if self.checker is not None:
+            self.checker.release_to(element.array.location(element), self.thread, keeps=True)
         old = int(element.array.load_bytes(element, dtype.itemsize).view(dtype)[0])
         new = update(old) & (1 << 8 * dtype.itemsize) - 1
         element.array.store_bytes(element, np.array([new], dtype).view(np.uint8))
+        self._touch_global(element, dtype.itemsize, is_write=True, is_atomic=True)
+
+    def _touch_global(self, element: GlobalElement, nbytes: int, is_write: bool, is_atomic: bool = False) -> None:
+        if self.checker is not None:
+            states = element.array.states(element, nbytes)
+            self.checker.generic(states, is_write, False, sys._getframe(1), self.thread, is_atomic)
 
     # Barriers -------------------------------------------------------------------------------------------------------
 
@@ -359,7 +409,7 @@ class Machine:
             for panel in range(description.panels):
                 box = Box(tensor_map.array, description, panel, coordinates)
                 place = Place.of_panel(block, within, description, panel, site)
-                self.scheduler.work.append(Load(self, site, box, place, reported))
+                self._load(Load(self, site, box, place, reported))
 
     def tma_store(
         self, tensor_map: Any, coordinates: tuple[int, ...], tile: SharedView, operation: str | None = None
@@ -381,7 +431,7 @@ class Machine:
         site, run = self.site(), Run(source, nbytes, "read")
         for block, within, reported in self._destinations(destination, barrier, multicast):
             place = Place.of_bytes(block, within, nbytes, site)
-            self.scheduler.work.append(Load(self, site, run, place, reported))
+            self._load(Load(self, site, run, place, reported))
 
     def bulk_store(
         self, destination: GlobalElement, source: int, nbytes: int, reduction: tuple[str, str] | None = None
@@ -401,7 +451,7 @@ class Machine:
         own = Place.of_bytes(self.thread.block, source, nbytes, site)
         for block, within, reported in self._destinations(destination, barrier, None):
             place = Place.of_bytes(block, within, nbytes, site)
-            self.scheduler.work.append(Load(self, site, own, place, reported, _combining(reduction)))
+            self._load(Load(self, site, own, place, reported, _combining(reduction)))
 
     def bulk_prefetch(self, source: GlobalElement, nbytes: int) -> None:
         """Check what is prefetched: there is no cache."""
@@ -414,7 +464,7 @@ class Machine:
         site = self.site()
         for block, within, reported in self._destinations(address, barrier, None):
             place = Place.of_bytes(block, within, len(data), site, alignment=len(data))
-            self.scheduler.work.append(Load(self, site, Value(data), place, reported))
+            self._load(Load(self, site, Value(data), place, reported))
 
     def _destinations(
         self, address: int, barrier_address: int, multicast: int | None
@@ -444,7 +494,14 @@ class Machine:
             found.append((block, within, barrier))
         return found
 
+    def _load(self, load: Load) -> None:
+        if self.checker is not None:
+            load.check(self.checker)
+        self.scheduler.work.append(load)
+
     def _store(self, store: Store) -> None:
+        if self.checker is not None:
+            store.check(self.checker, self.checker.bulk(self.thread))
         self.thread.open_bulk.append(store)
         self.scheduler.work.append(store)
 
@@ -452,12 +509,16 @@ class Machine:
         """Close a group of this thread's bulk stores."""
         self.step()
         thread = self.thread
+        if self.checker is not None:
+            self.checker.bulk(thread).commit()
         thread.bulk.append(thread.open_bulk)
         thread.open_bulk = []
 
     def bulk_wait(self, n: int, read: bool) -> None:
         """Wait until all but the last `n` groups of this thread have read their tiles, or are complete."""
         self.step()
+        if self.checker is not None:
+            self.checker.bulk(self.thread).wait(self.checker, n, reads_only=read)
         groups = self.thread.bulk
         for group in groups[: max(0, len(groups) - n)]:
             for store in group:
@@ -483,11 +544,16 @@ class Machine:
 
     def accumulator(self, dtype: np.dtype, n: int) -> Accumulator:
         """A 64 x `n` accumulator of zeros: this thread's part."""
-        return Accumulator(zeros(dtype, n), self.thread.index % 128, in_flight=False)
+        return Accumulator(zeros(dtype, n), self.thread.index % 128, in_flight=False, touched=self.fences())
 
     def fragment(self, dtype: np.dtype, registers: tuple[int, ...]) -> Fragment:
         """A matrix A in registers: this thread's part."""
-        return Fragment(dtype, registers)
+        return Fragment(dtype, registers, touched=self.fences())
+
+    def fences(self) -> int:
+        """How often the thread's warp group has executed ``wgmma.fence``."""
+        unit = self.thread.block.matrix_units.get(self.thread.warp_group)
+        return unit.fences if unit is not None else 0
 
     def _unit(self) -> MatrixUnit:
         units, number = self.thread.block.matrix_units, self.thread.warp_group
@@ -510,6 +576,8 @@ class Machine:
                     "scale_d",
                 )
         unit = self._unit()
+        if self.checker is not None:
+            self._check_product(self.checker, unit, lanes)
         if not unit.queue:
             self.scheduler.work.append(unit)
         fragment = a if isinstance(a, Fragment) else None
@@ -517,9 +585,28 @@ class Machine:
         result = unit.issue(Product(left, b, acc.matrix, scale_d, negate), fragment, self.site())
         return [Accumulator(result, thread, in_flight=True) for thread in range(128)]
 
+    def _check_product(self, checker: Checker, unit: MatrixUnit, lanes: list[tuple]) -> None:
+        """Let the checker of hazards know of a multiplication."""
+        group, site, queue = self.acting, self.site(), checker.unit(self.thread)
+        # it takes all of the warp group to multiply, so each now knows that the others have come here
+        checker.clocks.meet(queue.threads)
+        time = queue.begin()
+        a, b, acc = lanes[0][:3]
+        for operand in (a, b):
+            if isinstance(operand, SharedView):
+                place = Place(group.members[0].block, elements_of(operand), operand.description.itemsize, "")
+                place.check(checker, False, site=site, actor=queue.actor, time=time, group=group)
+        for part in (a, acc):
+            if getattr(part, "touched", -1) >= unit.fences:
+                checker.report_registers(site, group, "fragment" if part is a else "accumulator")
+
     def wgmma_fence(self) -> None:
-        """Order register accesses; nothing to do here, but all must take part."""
-        self.collective("warp group", _nothing, ())
+        """Order register accesses; all must take part."""
+        self.collective("warp group", self._fence, ())
+
+    def _fence(self, lanes: list[tuple]) -> list[None]:
+        self._unit().fences += 1
+        return _nothing(lanes)
 
     def wgmma_commit(self) -> None:
         """Close a group of multiplications."""
@@ -527,6 +614,8 @@ class Machine:
 
     def _commit(self, lanes: list[tuple]) -> list[None]:
         self._unit().committed += 1
+        if self.checker is not None:
+            self.checker.unit(self.thread).commit()
         return _nothing(lanes)
 
     def wgmma_wait(self, acc: Any, n: int) -> Any:
@@ -535,6 +624,8 @@ class Machine:
 
     def _wait(self, lanes: list[tuple]) -> list[Any]:
         (first, n), unit = lanes[0], self._unit()
+        if self.checker is not None:
+            self.checker.unit(self.thread).wait(self.checker, n)
         unit.wait(first if isinstance(first, tuple) else (first,), n)
         if not unit.queue and unit in self.scheduler.work:
             self.scheduler.work.remove(unit)

@@ -53,12 +53,14 @@ class Accumulator:
         In its warp group.
     in_flight : bool
         Whether `wait_group` must come before it is read.
+    touched : int
+        How often the warp group had executed ``wgmma.fence`` when ordinary instructions last touched its registers.
     """
 
-    __slots__ = ("in_flight", "matrix", "thread")
+    __slots__ = ("in_flight", "matrix", "thread", "touched")
 
-    def __init__(self, matrix: Matrix, thread: int, in_flight: bool) -> None:
-        self.matrix, self.thread, self.in_flight = matrix, thread, in_flight
+    def __init__(self, matrix: Matrix, thread: int, in_flight: bool, touched: int = -1) -> None:
+        self.matrix, self.thread, self.in_flight, self.touched = matrix, thread, in_flight, touched
 
     @property
     def accumulator_shape(self) -> tuple[int, int]:
@@ -83,6 +85,7 @@ class Accumulator:
                 "an accumulator is read in flight: acc = wgmma.wait_group(acc, 0) must come before, of the same acc",
                 issued=self.matrix.site,
             )
+        self.touched = machine().fences()
         rows, columns = _places(self.thread, self.n)
         low, high = self.matrix.value[rows, columns], self.matrix.value[rows, columns + 1]
         values: Iterator[tuple]
@@ -105,11 +108,11 @@ class Fragment:
     It has a tile's `dtype`, `shape` and `transposed`.
     """
 
-    __slots__ = ("dtype", "registers")
+    __slots__ = ("dtype", "registers", "touched")
     transposed = False
 
-    def __init__(self, dtype: np.dtype, registers: tuple[int, ...]) -> None:
-        self.dtype, self.registers = dtype, registers
+    def __init__(self, dtype: np.dtype, registers: tuple[int, ...], touched: int) -> None:
+        self.dtype, self.registers, self.touched = dtype, registers, touched
 
     @property
     def fragment_shape(self) -> tuple[int, int]:
@@ -143,6 +146,11 @@ def _elements(tile: Tile, base: int) -> np.ndarray:
     height, width = tile.shape
     offsets = sum(term(np.arange(height)) for term in rows)[:, None] + sum(term(np.arange(width)) for term in columns)
     return tile.swizzled(base + offsets) // tile.itemsize
+
+
+def elements_of(operand: SharedView) -> np.ndarray:
+    """Where the elements of an operand lie."""
+    return _elements(operand.description, operand.base)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,8 +193,7 @@ class Multiplication:
         if isinstance(operand, np.ndarray):
             return numbers(operand)
         tile = operand.description
-        elements = _elements(tile, operand.base)
-        found = self.memory.gather(elements, tile.itemsize, f"{tile} by wgmma.mma", self._fault)
+        found = self.memory.gather(elements_of(operand), tile.itemsize, f"{tile} by wgmma.mma", self._fault)
         return numbers(found.view(tile.dtype))
 
     def execute(self) -> None:
@@ -228,9 +235,14 @@ class MatrixUnit:
     def __init__(self, machine: Any, number: int) -> None:
         self.machine, self.number = machine, number
         self.queue: collections.deque[Multiplication] = collections.deque()
-        self.committed = 0
+        self.committed = self.fences = 0
         self.dropped: dict[int, Matrix] = {}
         self.held: dict[int, tuple[Fragment, Multiplication]] = {}
+
+    @property
+    def site(self) -> Site:
+        """Of the oldest one."""
+        return self.queue[0].site
 
     def fault(self, kind: type, message: str, site: Site | None) -> Exception:
         """The error of an instruction of this warp group."""

@@ -22,6 +22,7 @@ from .errors import (
     ReadBeforeArrivalError,
     UninitialisedReadError,
 )
+from .hazards.shadow import Shadow
 
 OUTSIDE, WRITTEN, UNWRITTEN, IN_FLIGHT, BARRIER, COPIED = 0, 1, 2, 4, 8, 16
 """The state of a byte: not the kernel's; written; written by nobody yet; to be written by a TMA load; of a barrier; to
@@ -37,25 +38,63 @@ _WRITABLE = bytes([WRITTEN, UNWRITTEN])
 Fault = Callable[..., InterpreterError]
 
 
+class StaticLayout:
+    """Where static arrays lie: in every block of a launch at the same address, whichever comes first to declare one.
+
+    Parameters
+    ----------
+    dynamic : int
+        Bytes of dynamic shared memory, which comes before.
+    fault : function
+        Of an error class and a message; gives the error with the place in the kernel.
+    """
+
+    def __init__(self, dynamic: int, fault: Fault) -> None:
+        self._dynamic, self._fault = dynamic, fault
+        self._addresses: dict[Any, int] = {}
+        self.end = BASE + dynamic
+        self.nbytes = 0
+
+    def address(self, key: Any, nbytes: int, alignment: int) -> int:
+        """The address of the array that `key` identifies."""
+        if key not in self._addresses:
+            address = -(-self.end // alignment) * alignment
+            self.nbytes += address + nbytes - self.end
+            if self.nbytes > STATIC_LIMIT or self.nbytes + self._dynamic > SHARED_NBYTES:
+                raise self._fault(
+                    OutOfBoundsError,
+                    f"static shared arrays take {self.nbytes} bytes, beside {self._dynamic} dynamic ones; at most "
+                    f"{STATIC_LIMIT} and {SHARED_NBYTES} in all",
+                )
+            self._addresses[key] = address
+            self.end = address + nbytes
+        return self._addresses[key]
+
+
 class SharedMemory:
     """The shared memory of one block.
 
     Parameters
     ----------
+    layout : StaticLayout
     dynamic : int
         Bytes of dynamic shared memory.
     fault : function
         Of an error class and a message; gives the error with the place in the kernel.
+    is_checked : bool
+        Whether it has a shadow.
 
     Attributes
     ----------
     array, state : numpy.ndarray of uint8
         Bytes and their states, by address.
     dynamic : int
+    shadow : Shadow or None
+        For the checker of hazards.
     """
 
-    def __init__(self, dynamic: int, fault: Fault) -> None:
-        self.dynamic, self._fault = dynamic, fault
+    def __init__(self, layout: StaticLayout, dynamic: int, fault: Fault, is_checked: bool = False) -> None:
+        self._layout, self.dynamic, self._fault = layout, dynamic, fault
         # bytes behind the end, which belong to nobody, spare the checks a comparison
         size = BASE + -(-dynamic // 1024) * 1024 + STATIC_LIMIT + 4096
         self._bytes, self._states = bytearray(size), bytearray(size)
@@ -65,22 +104,11 @@ class SharedMemory:
         self._views = {n: self.array.view(f"u{n}") for n in (1, 2, 4, 8)}
         self._state_views = {n: self.state.view(f"u{n}") for n in (1, 2, 4, 8)}
         self.state[BASE : BASE + dynamic] = UNWRITTEN
-        self._end = BASE + dynamic
-        self.static = 0
+        self.shadow = Shadow(size) if is_checked else None
 
-    def allocate(self, nbytes: int, alignment: int) -> int:
-        """The address of a new static array."""
-        address = -(-self._end // alignment) * alignment
-        self.static += address + nbytes - self._end
-        if self.static > STATIC_LIMIT or self.static + self.dynamic > SHARED_NBYTES:
-            raise self._fault(
-                OutOfBoundsError,
-                f"static shared arrays take {self.static} bytes, beside {self.dynamic} dynamic ones; at most "
-                f"{STATIC_LIMIT} and {SHARED_NBYTES} in all",
-            )
+    def allow(self, address: int, nbytes: int) -> None:
+        """Let a static array lie at an address."""
         self.state[address : address + nbytes] = UNWRITTEN
-        self._end = address + nbytes
-        return address
 
     # Bytes ----------------------------------------------------------------------------------------------------------
 
@@ -132,7 +160,7 @@ class SharedMemory:
     def _check_elements(self, elements: np.ndarray, itemsize: int) -> None:
         end = len(self._bytes) // itemsize
         if elements.min() < 0 or elements.max() >= end:
-            raise self._fault(OutOfBoundsError, f"shared memory ends at {self._end:#x}; {self._layout()}")
+            raise self._fault(OutOfBoundsError, f"shared memory ends at {self._layout.end:#x}; {self._described()}")
 
     # Barriers -------------------------------------------------------------------------------------------------------
 
@@ -151,12 +179,12 @@ class SharedMemory:
         if address % 8:
             self._misaligned("use a barrier", address, 8)
         if OUTSIDE in self._states[address : address + 8] or not 0 <= address <= len(self._states) - 8:
-            raise self._fault(OutOfBoundsError, f"no barrier can be at {address:#x}: {self._layout()}")
+            raise self._fault(OutOfBoundsError, f"no barrier can be at {address:#x}: {self._described()}")
 
     # Refusals -------------------------------------------------------------------------------------------------------
 
-    def _layout(self) -> str:
-        return f"shared memory has {self.dynamic} dynamic bytes from {BASE:#x} on and {self.static} static ones"
+    def _described(self) -> str:
+        return f"shared memory has {self.dynamic} dynamic bytes from {BASE:#x} on and {self._layout.nbytes} static ones"
 
     def _misaligned(self, verb: str, address: int, alignment: int) -> NoReturn:
         raise self._fault(
@@ -200,4 +228,4 @@ class SharedMemory:
             )
         if state & UNWRITTEN:
             return fault(UninitialisedReadError, f"{begin}nobody has written {address:#x} yet")
-        return fault(OutOfBoundsError, f"{begin}{address:#x} is outside; {self._layout()}")
+        return fault(OutOfBoundsError, f"{begin}{address:#x} is outside; {self._described()}")

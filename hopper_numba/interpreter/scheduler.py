@@ -1,7 +1,8 @@
 """Who runs next: threads as greenlets, asynchronous work as late as the program's synchronisation allows.
 
 Everything is drawn from one generator, so a seed gives one schedule. Seed 0 completes asynchronous work only when
-nobody can run without it; other seeds also do so early, now and then, and interrupt threads more or less often.
+nobody can run without it; other seeds also do so early, now and then, and interrupt threads more or less often. Of the
+odd ones from 5 on each has a victim (`Victim`), which goes on only when nothing else can.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ from typing import Any
 
 from greenlet import getcurrent
 
+from .victims import Victim
+
 EAGERNESS = (0.0, 0.0, 1 / 64, 1 / 8)
 INTERRUPTIONS = (4, 16, 64)
 POLLS = 20_000
 """Rounds of failed tests, and of reads between sleeps, with nothing else, after which threads are taken for stuck."""
-SPINS = 4_800_000
+SPINS = 1_000_000
 """Reads, with nothing else between them, after which threads are taken for stuck: a few seconds."""
+PATIENCE = 100_000
+"""Turns of others after which a victim is delayed no longer: they may wait for it in a loop that is no mere test."""
 
 
 class Scheduler:
@@ -34,6 +39,8 @@ class Scheduler:
     ----------
     work : list
         Asynchronous operations that may take a step at any time; `step` does one, and says whether it was the last.
+    late : list of Thread
+        Those that could run, but let others go first.
     now : int
         Nanoseconds since the launch, of a clock that only events move.
     """
@@ -47,7 +54,13 @@ class Scheduler:
         self.polling: list[Any] = []
         self.sleeping: list[tuple[int, Any]] = []
         self.work: list[Any] = []
+        self.victim = Victim(seed, self._random)
+        if self.victim:
+            self.eagerness = EAGERNESS[-1]  # what is not delayed shall overtake what is
+        self.late: list[Any] = []
         self.now = 0
+        self._turns = 0
+        self._admitted: Any = None
         self._polls = 0
         self._woken: Any = None
         self._budget = 0
@@ -59,6 +72,8 @@ class Scheduler:
         runnable, machine, draw = self.runnable, self.machine, self._random.random
         runnable.extend(threads)
         live = len(threads)
+        self.victim.choose(threads)
+        delayed = self.victim.threads
         while True:
             while runnable:
                 index = int(draw() * len(runnable))
@@ -66,13 +81,15 @@ class Scheduler:
                 last = runnable.pop()
                 if thread is not last:
                     runnable[index] = last
+                if delayed and self._gives_way(thread):
+                    continue
                 machine.thread = thread
                 self.now += 1
                 thread.resume()
                 if thread.exited:
                     live -= 1
                 elif self.eagerness and self.work and draw() < self.eagerness:
-                    self._step(self.work)
+                    self._step_early()
             machine.thread = None
             if not live:
                 return
@@ -137,6 +154,8 @@ class Scheduler:
 
     def _idle(self) -> None:
         """Do what lets threads run again."""
+        if self.victim and self._go_ahead():
+            return
         awaited = [operation for operation in self.work if operation.wakes]
         awake = bool(self.polling or self.sleeping)
         if awaited and not (awake and self._random.random() < 0.5):
@@ -162,7 +181,17 @@ class Scheduler:
         self.runnable.extend(due)
 
     def _step(self, operations: list[Any]) -> None:
-        operation = operations[int(self._random.random() * len(operations))]
+        self._take_step(self._draw(operations))
+
+    def _step_early(self) -> None:
+        operation = self._draw(self.work)
+        if not self.victim or not self.victim.delays(operation, self.work):
+            self._take_step(operation)
+
+    def _draw(self, operations: list[Any]) -> Any:
+        return operations[int(self._random.random() * len(operations))]
+
+    def _take_step(self, operation: Any) -> None:
         if operation.step():
             self.work.remove(operation)
 
@@ -171,5 +200,42 @@ class Scheduler:
         if self.work:
             self._step(self.work)
         self._wake_pollers()
+        if self.late:
+            self._release()
         if spins * self.interruption > SPINS:
             raise self._stuck()
+
+    # A victim -------------------------------------------------------------------------------------------------------
+
+    def _gives_way(self, thread: Any) -> bool:
+        """Whether a thread whose turn it would be lets others go first."""
+        self._turns = self._turns + 1 if self.late else 0
+        if self._turns > PATIENCE:
+            self._release()
+        if thread is self._admitted or thread not in self.victim.threads:
+            self._admitted = None
+            return False
+        self.late.append(thread)
+        return True
+
+    def _go_ahead(self) -> bool:
+        """Let something go on before the victim does, or else one of its threads; whether there was anything."""
+        others = self.victim.others(self.work)
+        if others:
+            self._polls = 0
+            self._step(others)
+        elif self.late and not self._polls and (self.polling or self.sleeping):
+            self._polls = 1
+            self._wake_pollers()
+        elif self.late:
+            self._admitted = self.late.pop(int(self._random.random() * len(self.late)))
+            self.runnable.append(self._admitted)
+        else:
+            return False
+        return True
+
+    def _release(self) -> None:
+        """Delay the victim no longer: others wait for it in a way that is not seen."""
+        self.victim.release()
+        self.runnable.extend(self.late)
+        self.late.clear()

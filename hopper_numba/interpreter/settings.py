@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+
+from .errors import HazardError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,38 +21,68 @@ class Settings:
     ----------
     seed : int
         Of the schedule.
+    check : bool
+        Whether hazards are looked for.
+    collect : bool
+        Whether they are kept in `hazards`, instead of raised.
+    hazards : list of HazardError
+        Those found so far, and what the PTX manual leaves undecided.
+    launches : collections.Counter of str
+        How often each kernel was launched, by its name.
     """
 
     seed: int = 0
+    check: bool = True
+    collect: bool = False
+    hazards: list[HazardError] = dataclasses.field(default_factory=list, compare=False)
+    launches: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter, compare=False)
+
+    def report(self, hazard: HazardError) -> None:
+        """Keep a hazard, or raise it if it is an error and none are collected."""
+        if hazard.is_error and not self.collect:
+            raise hazard
+        self.hazards.append(hazard)
 
 
 _chosen: ContextVar[Settings | None] = ContextVar("hopper_numba_interpret", default=None)
 
 
 @contextmanager
-def interpret(seed: int = 0) -> Iterator[Settings]:
+def interpret(seed: int = 0, *, check: bool = True, collect: bool = False) -> Iterator[Settings]:
     """Interpret the kernels that are launched inside, on the CPU.
 
     It holds for the calling context only: other threads, and other asyncio tasks, launch as before.
 
     A kernel that ends without an error is not proved right. Found are deadlocks, wrong counts of arrivals and bytes,
-    reads of shared memory that nobody wrote or whose load has not arrived, writes to it meanwhile, bounds, alignment,
-    divergence, accumulators in flight and work left unfinished at a block's end. Not found yet are missing fences,
-    tiles overwritten while a TMA store or WGMMA still reads them, and data races; these only may show, as wrong results
-    under some seeds. Try several: ``for seed in range(8)``.
+    reads of shared memory that nobody wrote, bounds, alignment, divergence, accumulators in flight and work left
+    unfinished at a block's end; and hazards, accesses that nothing orders: fences that are missing, tiles read before
+    their load has arrived or overwritten while TMA or WGMMA still reads them, data races. Branches that a schedule does
+    not take are not checked, so try several: ``for seed in range(8)``.
 
     Parameters
     ----------
     seed : int
         One seed gives one schedule. 0 completes all asynchronous work as late as can be; others complete some of it
-        early, and let threads run in other orders.
+        early, and let threads run in other orders. 5, 7, 9 and so on each delay a part of the kernel as long as
+        anything else can go on: a warp group, a warp, a block of the cluster, or asynchronous work.
+    check : bool
+        Whether hazards are looked for, which takes longer.
+    collect : bool
+        Whether hazards are kept in the `hazards` of what this gives, instead of the first one raised.
+
+    Yields
+    ------
+    Settings
+        Its `hazards` also has, in any case, what the PTX manual leaves undecided.
 
     Raises
     ------
+    HazardError
+        By a launch inside, for a hazard, unless they are collected; other `InterpreterError` for other faults.
     ValueError
         If `seed` is no integer of at least 0.
     """
-    settings = Settings(_check_seed(seed, "interpret: seed"))
+    settings = Settings(_check_seed(seed, "interpret: seed"), check, collect)
     token = _chosen.set(settings)
     try:
         yield settings

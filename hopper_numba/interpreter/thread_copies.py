@@ -47,6 +47,16 @@ class Copy:
         self.places = np.arange(address, address + nbytes)
         self.memory.claim(self.places, 1, f"{nbytes} bytes at {address:#x}", COPIED)
         self.was_awaited = self.is_complete = False
+        if machine.checker is not None:
+            self._check(machine.checker)
+
+    def _check(self, checker: Any) -> None:
+        """Let the checker of hazards know; these copies act through the generic proxy."""
+        queue = checker.copies(self.site.thread)
+        work = {"site": self.site, "actor": queue.actor, "time": queue.begin(), "is_async": False}
+        if self.given:
+            checker.asynchronous(self.source.array.states(self.source, self.given), False, False, **work)
+        checker.asynchronous(self.memory.shadow.run(int(self.places[0]), self.nbytes), True, True, **work)
 
     def step(self) -> bool:
         """Copy, once."""
@@ -74,11 +84,15 @@ class Arrival:
     def __init__(self, machine: Any, barrier: Any, copies: list[Copy]) -> None:
         self.machine, self.barrier, self.copies, self.site = machine, barrier, copies, machine.site()
         self.is_complete = False
+        checker = machine.checker
+        self._queue = (checker.copies(machine.thread).actor, checker.copies(machine.thread).begun) if checker else None
 
     def step(self) -> bool:
         """Complete the copies, and arrive."""
         for copy in self.copies:
             copy.wait()
+        if self._queue is not None:
+            self.barrier.history.copied(*self._queue)
         self.barrier.arrive_for_copies(self._fault)
         self.is_complete = True
         return True
@@ -122,10 +136,14 @@ class ThreadCopies:
         self.machine.step()
         self.groups.append(self.open)
         self.open = []
+        if self.machine.checker is not None:
+            self.machine.checker.copies(self.machine.thread).commit()
 
     def wait(self, n: int) -> None:
         """Wait for all groups but the last `n`."""
         self.machine.step()
+        if self.machine.checker is not None:
+            self.machine.checker.copies(self.machine.thread).wait(self.machine.checker, n)
         end = max(0, len(self.groups) - n)
         for group in self.groups[:end]:
             for copy in group:

@@ -5,7 +5,7 @@ import pytest
 from numba import cuda, uint8, uint32
 
 from hopper_numba import interpreter
-from hopper_numba.intrinsics import bulk, cluster, mbarrier, memory, tma
+from hopper_numba.intrinsics import bulk, cluster, fence, mbarrier, memory, tma
 from hopper_numba.shared import SharedLayout, barriers, tile
 
 SEEDS = range(6)
@@ -27,6 +27,7 @@ def test_bytes_go_in_and_out_of_arrays_with_gaps_too(seed):
     def kernel(source, target):
         smem = SHARED.open()
         mbarrier.init(smem.loaded, 1)
+        fence.mbarrier_init()
         mbarrier.arrive_expect_tx(smem.loaded, 96)
         bulk.load(smem.words, memory.address_of(source, (1, 4)), 32, smem.loaded)
         bulk.load(smem.words.address(8), memory.address_of(source, (2, 0)), 64, smem.loaded)
@@ -57,6 +58,7 @@ def loading(then):
         smem = SHARED.open()
         raw = cuda.shared.array(0, uint8)
         mbarrier.init(smem.loaded, 1)
+        fence.mbarrier_init()
         mbarrier.arrive_expect_tx(smem.loaded, 64)
         bulk.load(smem.words, memory.address_of(source, (0,)), 64, smem.loaded)
         then(raw, out)
@@ -100,6 +102,7 @@ def test_a_load_that_nobody_waits_for_is_reported():
     def kernel(source):
         smem = SHARED.open()
         mbarrier.init(smem.loaded, 1)
+        fence.mbarrier_init()
         bulk.load(smem.words, memory.address_of(source, (0,)), 64, smem.loaded)
 
     with pytest.raises(
@@ -116,6 +119,7 @@ def test_a_store_that_nobody_waits_for_is_reported(commit, missing, seed):
         raw = cuda.shared.array(0, uint32)
         for i in range(4):
             raw[i] = i
+        fence.proxy_async_shared_cta()
         bulk.store(memory.address_of(target, (0,)), smem.words, 16)
         if commit:
             tma.commit_group()
@@ -132,6 +136,7 @@ def test_bytes_are_read_late_and_stored_later_still():
         raw = cuda.shared.array(0, uint32)
         for i in range(4):
             raw[i] = 1
+        fence.proxy_async_shared_cta()
         bulk.store(memory.address_of(target, (0,)), smem.words, 16)
         tma.commit_group()
         raw[0] = 2
@@ -142,8 +147,38 @@ def test_bytes_are_read_late_and_stored_later_still():
         seen[1] = target[0]
 
     seen = np.zeros(2, np.uint32)
-    run(kernel, target, seen)
+    with interpreter.interpret(collect=True) as found:
+        run(kernel, target, seen)
     assert seen.tolist() == [0, 2]
+    assert [hazard.kind for hazard in found.hazards] == ["overwrite-while-read", "data-race"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_load_by_a_thread_that_missed_the_barrier_is_reported(seed):
+    """Another thread's load, by the same line and for the same phase, is in order."""
+
+    def kernel(source, out):
+        smem = SHARED.open()
+        raw, t = cuda.shared.array(0, uint32), cuda.threadIdx.x
+        if t == 0:
+            mbarrier.init(smem.loaded, 2)
+            fence.mbarrier_init()
+        cuda.syncthreads()
+        if t == 0:
+            for i in range(128):
+                raw[i] = 0
+            fence.proxy_async_shared_cta()
+        else:
+            for i in range(2000):  # it comes later, by chance
+                out[0] = i
+        mbarrier.arrive_expect_tx(smem.loaded, 256)
+        bulk.load(raw[64 * t :], memory.address_of(source, (0,)), 256, smem.loaded)
+        mbarrier.wait(smem.loaded, 0)
+
+    with pytest.raises(interpreter.HazardError) as caught:
+        interpreter.run(kernel, (words(), words()), 1, 2, dynamic_shared=SHARED.nbytes, seed=seed)
+    assert caught.value.kind == "data-race"
+    assert caught.value.thread == 1
 
 
 # What is refused -----------------------------------------------------------------------------------------------------
@@ -156,8 +191,9 @@ def copier(copy):
         smem = SHARED.open()
         raw = cuda.shared.array(0, uint32)
         mbarrier.init(smem.loaded, 1)
-        mbarrier.arrive_expect_tx(smem.loaded, nbytes)
+        fence.mbarrier_init()
         if copy == "load":
+            mbarrier.arrive_expect_tx(smem.loaded, nbytes)
             bulk.load(raw[word:], memory.address_of(array, (index,)), nbytes, smem.loaded)
             mbarrier.wait(smem.loaded, 0)
         elif copy == "prefetch":
@@ -165,6 +201,7 @@ def copier(copy):
         else:
             for i in range(64):
                 raw[i] = 100 + i
+            fence.proxy_async_shared_cta()
             if copy == "store":
                 bulk.store(memory.address_of(array, (index,)), raw[word:], nbytes)
             else:
@@ -222,6 +259,7 @@ def test_shared_memory_is_not_left(nbytes):
         last = cuda.shared.array(16, uint32, alignment=16)
         smem = SHARED.open()
         mbarrier.init(smem.loaded, 1)
+        fence.mbarrier_init()
         bulk.load(last, memory.address_of(source, (0,)), nbytes, smem.loaded)
 
     with pytest.raises(interpreter.OutOfBoundsError, match=r"cannot write .* is outside|shared memory ends at"):
@@ -257,8 +295,10 @@ def sender(then_ends=False, waits=True):
         smem = SHARED.open()
         raw = cuda.shared.array(0, uint32)
         mbarrier.init(smem.loaded, 1)
+        fence.mbarrier_init()
         for i in range(16):
             raw[i] = source[i]
+        fence.proxy_async_shared_cta()
         cluster.sync_unaligned()
         if cluster.rank() == 0:
             other = cluster.map_shared(smem, 1)
@@ -301,10 +341,12 @@ def sends(what):
         smem = SHARED.open()
         raw = cuda.shared.array(0, uint32)
         mbarrier.init(smem.loaded, 1)
+        fence.mbarrier_init()
         mbarrier.arrive_expect_tx(smem.loaded, 64)
         if what != "unwritten":
             for i in range(16):
                 raw[i] = i
+        fence.proxy_async_shared_cta()
         cluster.sync_unaligned()
         other = cluster.map_shared(smem, 1 - cluster.rank())
         if what == "barrier":
@@ -342,8 +384,10 @@ def test_blocks_that_reduce_to_one_place_lose_nothing(seed):
         raw = cuda.shared.array(0, uint32)
         rank = cluster.rank()
         mbarrier.init(smem.loaded, 1)
+        fence.mbarrier_init()
         for i in range(16):
             raw[i], raw[64 + i] = 10**rank, 5
+        fence.proxy_async_shared_cta()
         cluster.sync_unaligned()
         first = cluster.map_shared(smem, 0)
         bulk.send_reduce_add_u32(first.more, smem.words, 64, first.loaded)
@@ -366,6 +410,7 @@ def test_a_multicast_to_a_block_that_the_cluster_does_not_have_is_reported():
     def kernel(source, mask):
         smem = SHARED.open()
         mbarrier.init(smem.loaded, 1)
+        fence.mbarrier_init()
         cluster.sync_unaligned()
         bulk.load(smem.words, memory.address_of(source, (0,)), 64, smem.loaded, mask)
 

@@ -5,7 +5,7 @@ import pytest
 from numba import cuda
 
 from hopper_numba import interpreter
-from hopper_numba.intrinsics import cluster, fence, mbarrier
+from hopper_numba.intrinsics import cluster, fence, mbarrier, memory
 from hopper_numba.shared import SharedLayout, barriers, tile
 
 SHARED = SharedLayout(words=tile("uint32", (4, 64), swizzle=None), bar=barriers(2))
@@ -204,7 +204,7 @@ def test_everything_that_hangs_on_a_view_hangs_on_it_where_it_is_mapped():
                 (smem.ring[1].address(5, 37), cluster.map_shared(smem.ring[1].T, rank).address(37, 5)),
                 (smem.ring[0].part(8, 16, 1, 3).address(1, 2), peer.ring[0].part(8, 16, 1, 3).address(1, 2)),
             )
-            for i in range(len(pairs)):
+            for i in range(cuda.threadIdx.x, len(pairs), cuda.blockDim.x):
                 own, mapped = pairs[i]
                 out[cluster.rank(), rank, i] = (
                     own.description == mapped.description
@@ -234,9 +234,9 @@ def use_of_a_block_that_ended(use):
         smem = SHARED.open()
         cluster.sync_unaligned()
         if cluster.rank() == 1:
-            flag[0] = 1
+            memory.st_release_gpu_b32(memory.address_of(flag, (0,)), 1)
             return
-        while flag[0] == 0:
+        while memory.ld_acquire_gpu_b32(memory.address_of(flag, (0,))) == 0:
             pass
         for _ in range(100):
             cuda.syncthreads()
@@ -266,7 +266,7 @@ def test_a_block_whose_threads_have_exited_has_no_shared_memory():
             r"the shared memory of block \(1, 0, 0\) is gone: its threads have exited; cluster.sync before its end"
         )
         with pytest.raises(interpreter.OutOfBoundsError, match=message) as caught:
-            run(use_of_a_block_that_ended(use), np.zeros(1, int), threads=1)
+            run(use_of_a_block_that_ended(use), np.zeros(1, np.uint32), threads=1)
         assert caught.value.block == (0, 0, 0)
 
 
@@ -362,7 +362,7 @@ def send(expected, waits, reads):
         if rank == 1:
             if waits:
                 mbarrier.wait_cluster(smem.bar[0], 0)
-            if reads:
+            if reads and t == 0:
                 out[0], out[1] = cluster.ld_shared_v2_b32(smem.words.address(0, 2))
         cluster.sync()
 
@@ -395,6 +395,7 @@ def test_a_block_ends_before_an_asynchronous_store_arrives():
         smem = SHARED.open()
         if cuda.threadIdx.x == 0:
             mbarrier.init(smem.bar[0], 1)
+            fence.mbarrier_init()
         cluster.sync()
         peer = cluster.map_shared(smem, 1)
         if cluster.rank() == 0 and cuda.threadIdx.x == 0:

@@ -104,6 +104,7 @@ def test_a_store_puts_back_what_a_load_brought_and_is_clipped(swizzle, seed):
         smem = shared.open()
         if cuda.threadIdx.x == 0:
             mbarrier.init(smem.loaded, 1)
+            fence.mbarrier_init()
             mbarrier.arrive_expect_tx(smem.loaded, smem.tile.nbytes)
             tma.load(smem.tile, a, (0, 0), smem.loaded)
             mbarrier.wait(smem.loaded, 0)
@@ -158,6 +159,7 @@ def test_a_read_without_the_wait_finds_nothing_yet():
         smem = SHARED.open()
         raw = cuda.shared.array(0, uint8)
         mbarrier.init(smem.loaded, 1)
+        fence.mbarrier_init()
         mbarrier.arrive_expect_tx(smem.loaded, smem.tile.nbytes)
         tma.load(smem.tile, a, (0, 0), smem.loaded)
         out[0] = raw[5]
@@ -174,6 +176,7 @@ def test_a_write_where_a_load_is_on_its_way_is_reported():
         smem = SHARED.open()
         raw = cuda.shared.array(0, uint8)
         mbarrier.init(smem.loaded, 1)
+        fence.mbarrier_init()
         mbarrier.arrive_expect_tx(smem.loaded, smem.tile.nbytes)
         tma.load(smem.tile, a, (0, 0), smem.loaded)
         raw[5] = 1
@@ -188,6 +191,7 @@ def test_a_block_that_ends_before_its_load_arrives_is_reported_with_the_load():
     def kernel(a):
         smem = SHARED.open()
         mbarrier.init(smem.loaded, 1)
+        fence.mbarrier_init()
         mbarrier.arrive_expect_tx(smem.loaded, smem.tile.nbytes)
         tma.load(smem.tile, a, (0, 0), smem.loaded)
 
@@ -204,6 +208,7 @@ def test_a_block_that_ends_while_a_store_reads_is_reported(commit, missing, seed
         raw = cuda.shared.array(0, uint8)
         for i in range(smem.tile.nbytes):
             raw[i] = 0
+        fence.proxy_async_shared_cta()
         tma.store(c, (0, 0), smem.tile)
         if commit:
             tma.commit_group()
@@ -220,6 +225,7 @@ def test_a_tile_is_read_late_and_a_store_written_later_still():
         raw = cuda.shared.array(0, uint8)
         for i in range(smem.tile.nbytes):
             raw[i] = 0
+        fence.proxy_async_shared_cta()
         tma.store(c, (0, 0), smem.tile)
         tma.commit_group()
         if wait:
@@ -232,12 +238,14 @@ def test_a_tile_is_read_late_and_a_store_written_later_still():
     def written_now():
         return written[0, 0]
 
-    for wait, expected in ((1, 0), (0, 1.0586)):
+    for wait, expected, hazards in ((1, 0, []), (0, 1.0586, ["overwrite-while-read"])):
         written[:] = -1
         seen = np.zeros(1, np.float16)
-        run(kernel, TensorMap(written, SHARED.members["tile"]), seen, wait)
+        with interpreter.interpret(collect=True) as found:
+            run(kernel, TensorMap(written, SHARED.members["tile"]), seen, wait)
         assert seen[0] == -1
         assert (written == np.float16(expected)).all()
+        assert [hazard.kind for hazard in found.hazards] == hazards
 
 
 def test_only_the_older_groups_are_waited_for():
@@ -248,6 +256,7 @@ def test_only_the_older_groups_are_waited_for():
         raw = cuda.shared.array(0, uint8)
         for i in range(smem.tile.nbytes):
             raw[i] = 0x3C
+        fence.proxy_async_shared_cta()
         tma.store(c, (0, 0), smem.tile)
         tma.commit_group()
         tma.store(c, (0, 8), smem.tile)
@@ -280,6 +289,7 @@ def test_more_bytes_expected_than_issued_is_a_deadlock_that_says_so():
     def kernel(a):
         smem = SHARED.open()
         mbarrier.init(smem.loaded, 1)
+        fence.mbarrier_init()
         mbarrier.arrive_expect_tx(smem.loaded, smem.tile.nbytes + 16)
         tma.load(smem.tile, a, (0, 0), smem.loaded)
         mbarrier.wait(smem.loaded, 0)
@@ -292,6 +302,7 @@ def test_fewer_bytes_expected_than_issued_is_a_deadlock_that_says_so():
     def kernel(a):
         smem = SHARED.open()
         mbarrier.init(smem.loaded, 1)
+        fence.mbarrier_init()
         mbarrier.arrive_expect_tx(smem.loaded, 1000)
         tma.load(smem.tile, a, (0, 0), smem.loaded)
         mbarrier.wait(smem.loaded, 0)
@@ -315,6 +326,7 @@ def test_a_load_over_a_barrier_is_refused():
     def kernel(a):
         raw = cuda.shared.array(0, np.uint64)
         mbarrier.init(raw[3:], 1)
+        fence.mbarrier_init()
         tma.load(memory.view(raw, description), a, (0, 0), raw[3:])
 
     with pytest.raises(interpreter.BarrierError, match="are a barrier's"):
@@ -369,6 +381,7 @@ def test_a_multicast_reaches_the_blocks_of_the_mask_and_their_barriers(mask, see
         raw = cuda.shared.array(0, np.float16)
         rank = cluster.rank()
         mbarrier.init(smem.loaded, 1)
+        fence.mbarrier_init()
         cluster.sync_unaligned()
         if rank == 3:
             tma.load(smem.tile, a, (0, 0), smem.loaded, mask)
@@ -388,6 +401,7 @@ def test_a_multicast_to_a_block_that_the_cluster_does_not_have_is_reported():
     def kernel(a, mask):
         smem = PAIR.open()
         mbarrier.init(smem.loaded, 1)
+        fence.mbarrier_init()
         cluster.sync_unaligned()
         tma.load(smem.tile, a, (0, 0), smem.loaded, mask)
 
@@ -402,6 +416,7 @@ def test_a_multicast_to_a_barrier_that_is_not_initialised_is_reported():
         smem = PAIR.open()
         if cluster.rank() == 0:
             mbarrier.init(smem.loaded, 1)
+            fence.mbarrier_init()
         cluster.sync_unaligned()
         if cluster.rank() == 0:
             tma.load(smem.tile, a, (0, 0), smem.loaded, 0b11)
@@ -416,6 +431,7 @@ def test_a_read_before_another_blocks_multicast_arrives_is_reported():
         smem = PAIR.open()
         raw = cuda.shared.array(0, uint8)
         mbarrier.init(smem.loaded, 1)
+        fence.mbarrier_init()
         mbarrier.arrive_expect_tx(smem.loaded, smem.tile.nbytes)
         cluster.sync_unaligned()
         if cluster.rank() == 0:
@@ -434,6 +450,7 @@ def test_a_tile_and_a_barrier_in_different_blocks_are_refused(far):
     def kernel(a):
         smem = PAIR.open()
         mbarrier.init(smem.loaded, 1)
+        fence.mbarrier_init()
         cluster.sync_unaligned()
         other = cluster.map_shared(smem, 1 - cluster.rank())
         if far == "tile":
@@ -450,6 +467,7 @@ def test_a_block_that_ends_before_what_another_sends_it_arrives_is_reported(seed
     def kernel(a):
         smem = PAIR.open()
         mbarrier.init(smem.loaded, 1)
+        fence.mbarrier_init()
         cluster.sync_unaligned()
         if cluster.rank() == 0:
             mbarrier.arrive_expect_tx(smem.loaded, smem.tile.nbytes)
@@ -472,6 +490,7 @@ def reducer(operation, description, commit=True):
     def kernel(a, c, at):
         smem = shared.open()
         mbarrier.init(smem.loaded, 1)
+        fence.mbarrier_init()
         mbarrier.arrive_expect_tx(smem.loaded, smem.tile.nbytes)
         tma.load(smem.tile, a, (0, 0), smem.loaded)
         mbarrier.wait(smem.loaded, 0)

@@ -85,8 +85,11 @@ def test_a_copy_arrives_early_or_late():
     found = set()
     for seed in range(24):
         source, out = np.ones(1, np.uint32), np.zeros(1, np.uint32)
-        run(kernel, source, out, threads=2, seed=seed)
+        with interpreter.interpret(collect=True) as under:
+            run(kernel, source, out, threads=2, seed=seed)
         found.add(int(out[0]))
+        assert [hazard.kind for hazard in under.hazards] == ["data-race"]
+        assert "cp_async.wait_group" in under.hazards[0].advice
     assert found == {1, 2}
 
 
@@ -367,6 +370,20 @@ def test_who_polls_a_flag_lets_others_set_it(seed, scope):
     flag, data, out = (np.zeros(n, np.uint32) for n in (1, 32, 32))
     interpreter.run(kernel, (flag, data, out), 1, 64, seed=seed)
     assert out.tolist() == list(range(163, 131, -1))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_plain_read_of_a_flag_is_reported_though_an_acquiring_one_follows(seed):
+    def kernel(flag, out):
+        if cuda.threadIdx.x == 0:
+            out[0] = flag[0]
+            out[1] = memory.ld_acquire_gpu_b32(memory.address_of(flag, (0,)))
+        else:
+            memory.st_release_gpu_b32(memory.address_of(flag, (0,)), 1)
+
+    with pytest.raises(interpreter.HazardError) as caught:
+        interpreter.run(kernel, (np.zeros(1, np.uint32), np.zeros(2, np.uint32)), 1, 2, seed=seed)
+    assert caught.value.kind == "data-race"
 
 
 def test_a_flag_that_nobody_sets_is_a_deadlock():

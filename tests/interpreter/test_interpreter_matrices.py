@@ -85,8 +85,9 @@ def test_edges_are_zeros_on_the_way_in_and_left_alone_on_the_way_out(m, n, k, dt
 
 
 def test_a_product_before_the_operands_arrived_is_reported_where_it_was_issued():
-    with pytest.raises(interpreter.ReadBeforeArrivalError) as caught:
+    with pytest.raises(interpreter.HazardError) as caught:
         multiply(128, 128, 64, wait=False)
+    assert caught.value.kind == "read-before-arrival"
     assert "warp group 0, 128 threads" in str(caught.value)
     assert "acc0 = wgmma.mma(" in str(caught.value)
 
@@ -99,6 +100,7 @@ def one_product(tile_a, tile_b, view_a, view_b, n, dtype=float32, steps=1, **opt
         smem = shared.open()
         if cuda.threadIdx.x == 0:
             mbarrier.init(smem.loaded, 1)
+            fence.mbarrier_init()
             mbarrier.arrive_expect_tx(smem.loaded, smem.a.nbytes + smem.b.nbytes)
             tma.load(smem.a, a, (0, 0), smem.loaded)
             tma.load(smem.b, b, (0, 0), smem.loaded)
@@ -197,6 +199,7 @@ def test_a_sum_of_int32_wraps():
         raw = cuda.shared.array(0, uint32)
         for i in range(cuda.threadIdx.x, tiles.nbytes // 4, 128):
             raw[i] = 0x01010101
+        fence.proxy_async_shared_cta()
         cuda.syncthreads()
         acc = wgmma.mma(smem.a, smem.b.T, Accumulator(full, cuda.threadIdx.x, in_flight=False))
         wgmma.commit_group()
@@ -284,10 +287,19 @@ def fill(value):
     raw = cuda.shared.array(0, np.float16)
     for i in range(cuda.threadIdx.x, SHARED.nbytes // 2, 128):
         raw[i] = value
+    fence.proxy_async_shared_cta()
     cuda.syncthreads()
 
 
 fill = cuda.jit(device=True)(fill)
+
+
+@cuda.jit(device=True)
+def zeros():
+    """An accumulator whose registers a product may take."""
+    acc = wgmma.zeros(float32, 8)
+    wgmma.fence()
+    return acc
 
 
 def run(kernel, *args, seed=0):
@@ -298,7 +310,7 @@ def test_an_accumulator_in_flight_cannot_be_read():
     def kernel(c):
         smem = SHARED.open()
         fill(1)
-        acc = wgmma.mma(smem.a, smem.b.T, wgmma.zeros(float32, 8))
+        acc = wgmma.mma(smem.a, smem.b.T, zeros())
         wgmma.commit_group()
         wgmma.wait_group(acc, 0)
         for row, column, values in acc.pairs():
@@ -314,9 +326,9 @@ def test_a_wait_that_allows_a_group_leaves_it_in_flight_and_does_the_older_ones(
     def kernel(c):
         smem = SHARED.open()
         fill(1)
-        first = wgmma.mma(smem.a, smem.b.T, wgmma.zeros(float32, 8))
+        first = wgmma.mma(smem.a, smem.b.T, zeros())
         wgmma.commit_group()
-        second = wgmma.mma(smem.a, smem.b.T, wgmma.zeros(float32, 8))
+        second = wgmma.mma(smem.a, smem.b.T, zeros())
         wgmma.commit_group()
         first, second = wgmma.wait_group((first, second), 1)
         fill(2)  # the second one reads its operands late
@@ -325,16 +337,18 @@ def test_a_wait_that_allows_a_group_leaves_it_in_flight_and_does_the_older_ones(
         wgmma.for_each_pair(store_pair, second, (c, 64, 0))
 
     c = np.zeros((128, 8), np.float32)
-    run(kernel, c)
+    with interpreter.interpret(collect=True) as found:
+        run(kernel, c)
     assert (c[:64] == 16).all()
     assert (c[64:] == 64).all()
+    assert {hazard.kind for hazard in found.hazards} == {"overwrite-while-read"}
 
 
 def test_an_accumulator_is_a_value():
     def kernel(c):
         smem = SHARED.open()
         fill(1)
-        start = wgmma.zeros(float32, 8)
+        start = zeros()
         once = wgmma.mma(smem.a, smem.b.T, start)
         twice = wgmma.mma(smem.a, smem.b.T, once)
         wgmma.commit_group()
@@ -352,7 +366,7 @@ def test_a_wait_without_a_commit_is_reported():
     def kernel():
         smem = SHARED.open()
         fill(1)
-        acc = wgmma.mma(smem.a, smem.b.T, wgmma.zeros(float32, 8))
+        acc = wgmma.mma(smem.a, smem.b.T, zeros())
         wgmma.wait_group(acc, 0)
 
     with pytest.raises(interpreter.UnfinishedError, match=r"not closed with wgmma\.commit_group"):
@@ -364,7 +378,7 @@ def test_a_block_that_ends_with_a_product_in_flight_is_reported(commit):
     def kernel():
         smem = SHARED.open()
         fill(1)
-        wgmma.mma(smem.a, smem.b.T, wgmma.zeros(float32, 8))
+        wgmma.mma(smem.a, smem.b.T, zeros())
         if commit:
             wgmma.commit_group()
 
@@ -376,7 +390,7 @@ def test_a_product_whose_result_is_dropped_is_reported():
     def kernel(c):
         smem = SHARED.open()
         fill(1)
-        acc = wgmma.zeros(float32, 8)
+        acc = zeros()
         wgmma.mma(smem.a, smem.b.T, acc)
         acc = wgmma.mma(smem.a, smem.b.T, acc)
         wgmma.commit_group()
@@ -392,7 +406,7 @@ def test_a_product_whose_result_is_dropped_is_reported():
 def test_operands_that_nobody_wrote_are_reported():
     def kernel():
         smem = SHARED.open()
-        acc = wgmma.mma(smem.a, smem.b.T, wgmma.zeros(float32, 8))
+        acc = wgmma.mma(smem.a, smem.b.T, zeros())
         wgmma.commit_group()
         wgmma.wait_group(acc, 0)
 
@@ -403,7 +417,7 @@ def test_operands_that_nobody_wrote_are_reported():
 def test_threads_that_name_different_tiles_are_reported():
     def kernel():
         smem = two.open()
-        acc = wgmma.mma(smem.a[cuda.threadIdx.x // 64], smem.b.T, wgmma.zeros(float32, 8))
+        acc = wgmma.mma(smem.a[cuda.threadIdx.x // 64], smem.b.T, zeros())
         wgmma.commit_group()
         wgmma.wait_group(acc, 0)
 
@@ -415,7 +429,7 @@ def test_threads_that_name_different_tiles_are_reported():
 def test_threads_that_differ_in_scale_d_are_reported():
     def kernel():
         smem = SHARED.open()
-        acc = wgmma.mma(smem.a, smem.b.T, wgmma.zeros(float32, 8), cuda.threadIdx.x > 0)
+        acc = wgmma.mma(smem.a, smem.b.T, zeros(), cuda.threadIdx.x > 0)
         wgmma.commit_group()
         wgmma.wait_group(acc, 0)
 
@@ -476,9 +490,12 @@ def test_a_fragment_holds_what_the_manual_says(dtype):
                 raw[i] = 0
             for i in range(k):
                 raw[smem.b.address(i, i).base // kind.itemsize - smem.b.base // kind.itemsize] = one
+            fence.proxy_async_shared_cta()
         cuda.syncthreads()
         left = wgmma.fragment(dtype, registers(t))
-        acc = wgmma.mma(left, smem.b.T, wgmma.zeros(sums, k))
+        acc = wgmma.zeros(sums, k)
+        wgmma.fence()
+        acc = wgmma.mma(left, smem.b.T, acc)
         wgmma.commit_group()
         acc, left = wgmma.wait_group((acc, left), 0)
         wgmma.for_each_pair(store_pair, acc, (c, 0, 0))
@@ -497,7 +514,7 @@ def test_a_fragment_is_read_by_several_products_before_the_wait():
         smem = SHARED.open()
         fill(1)
         a = wgmma.fragment(np.float16, (ONES, ONES, ONES, ONES))
-        acc = wgmma.mma(a, smem.b.T, wgmma.zeros(float32, 8))
+        acc = wgmma.mma(a, smem.b.T, zeros())
         wgmma.commit_group()
         acc = wgmma.mma(a, smem.b.T, acc)
         wgmma.commit_group()
@@ -516,7 +533,7 @@ def test_a_fragment_that_no_wait_keeps_is_reported(early):
         smem = SHARED.open()
         fill(1)
         a = wgmma.fragment(np.float16, (ONES, ONES, ONES, ONES))
-        acc = wgmma.mma(a, smem.b.T, wgmma.zeros(float32, 8))
+        acc = wgmma.mma(a, smem.b.T, zeros())
         wgmma.commit_group()
         if early:
             acc, a = wgmma.wait_group((acc, a), 1)

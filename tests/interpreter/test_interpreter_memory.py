@@ -157,15 +157,17 @@ def test_static_arrays_are_one_for_the_block_and_apart_from_dynamic_memory():
         two[t // 8, t % 8] = 0.5 * t
         raw[t] = 7
         cuda.syncthreads()
-        out[0, t], out[1, t] = one[31 - t], two[3 - t // 8, 7 - t % 8]
+        own = out[cuda.blockIdx.x]
+        own[0, t], own[1, t] = one[31 - t], two[3 - t // 8, 7 - t % 8]
         if t == 0:
-            out[2, 0], out[2, 1], out[2, 2] = raw.size, one.shape[0], two[3][7]
+            own[2, 0], own[2, 1], own[2, 2] = raw.size, one.shape[0], two[3][7]
 
-    out = np.zeros((3, 32), np.float64)
+    out = np.zeros((2, 3, 32), np.float64)
     run(kernel, out, threads=32, dynamic=64, grid=2)
-    assert (out[0] == np.arange(31, -1, -1)).all()
-    assert (out[1] == np.arange(31, -1, -1) / 2).all()
-    assert out[2, :3].tolist() == [64, 32, 15.5]
+    for own in out:
+        assert (own[0] == np.arange(31, -1, -1)).all()
+        assert (own[1] == np.arange(31, -1, -1) / 2).all()
+        assert own[2, :3].tolist() == [64, 32, 15.5]
 
 
 def test_another_block_finds_nothing_of_the_one_before():

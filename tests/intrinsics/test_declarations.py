@@ -68,6 +68,20 @@ def test_an_empty_body():
     assert declare(empty, no_effect="nobody sleeps").no_effect
 
 
+def test_a_body_may_be_one_value():
+    def one() -> u32:
+        """One."""
+        return 1
+
+    assert declare(one, "mov.u32 {result}, 1;").name == "test_declarations.one"
+
+
+@pytest.mark.parametrize("name", ["pure", "no_effect"])
+def test_a_reason_is_words(name):
+    with pytest.raises(TypeError, match=rf"test_declarations.good: {name} must be a string that says why; got True"):
+        declare(good, **{name: True})
+
+
 def test_an_operand_of_no_kind():
     def loose(count: int) -> None:
         """Sleep."""

@@ -27,10 +27,10 @@ class Machine:
     def collective(self, scope, meaning, operands):
         self.calls.append((scope, meaning, operands))
 
-    def shared_load(self, address, nbytes):
+    def shared_load(self, address, nbytes, lane=None):
         return self.shared[address : address + nbytes]
 
-    def shared_store(self, address, data):
+    def shared_store(self, address, data, lane=None):
         self.shared[address : address + len(data)] = data
 
     def accumulator(self, dtype, n):
@@ -40,6 +40,9 @@ class Machine:
         return element.array.view(np.uint8)[element.offset : element.offset + nbytes]
 
     global_acquire = global_load
+
+    def global_release(self, element, data):
+        self.global_store(element, data)
 
     def global_store(self, element, data):
         element.array.view(np.uint8)[element.offset : element.offset + len(data)] = data

@@ -96,6 +96,7 @@ def states(given, out):
         out[1] = mbarrier.try_wait_state(bar[1], second)
         third = mbarrier.arrive_expect_tx(bar[0], 16)
         out[2] = mbarrier.test_wait_state(bar[0], third)
+        mbarrier.complete_tx(bar[0], 16)
 
 
 @case(

@@ -50,6 +50,17 @@ def conversions(given, out):
     out[384 + t] = convert.pack_f16x2(low, high)
 
 
+@case(
+    "convert.bits_of_f32",
+    "convert.f32_of_bits",
+    out=lambda: placed((0, (GIVEN[T].astype(np.float32) / np.float32(3)).view(np.uint32)), (128, GIVEN[T] + 1)),
+)
+def bits(given, out):
+    t = cuda.threadIdx.x
+    out[t] = convert.bits_of_f32(float32(given[t]) / float32(3))
+    out[128 + t] = uint32(convert.f32_of_bits(convert.bits_of_f32(float32(given[t])) ^ (given[t] == 777)) + float32(1))
+
+
 SPECIAL = np.array([0x00000000, 0x00000001, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7F800001, 0x007FFFFF, 0x00800000])
 # numbers that 8 bits have, halfway between two of them, next to that; every 128th is a special one; of both signs
 HARD = np.where(I % 128 == 0, SPECIAL[I >> 7], 111 + (I >> 5) << 23 | (I >> 1 & 15) << 19 | I & 1)

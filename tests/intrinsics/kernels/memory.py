@@ -4,6 +4,7 @@ import numpy as np
 from numba import cuda, uint32, uint64
 
 from hopper_numba.intrinsics import memory
+from hopper_numba.shared import SharedLayout, tile
 
 from .cases import GIVEN, NOTHING, case, placed
 
@@ -29,6 +30,43 @@ def vectors(given, out):
     a, b = memory.ld_global_v2_b32(memory.address_of(given, (2 * t,)))
     memory.st_global_v2_b32(memory.address_of(out, (512 + 2 * t,)), (b, a))
     memory.st_global_b32(memory.address_of(out, (768 + t,)), memory.ld_global_b32(memory.address_of(given, (t,))))
+
+
+WORDS = SharedLayout(words=tile("uint32", (32, 32)))
+
+
+@case(
+    "memory.ld_shared_b32",
+    "memory.ld_shared_v2_b32",
+    "memory.ld_shared_v4_b32",
+    "memory.st_shared_b32",
+    "memory.st_shared_v2_b32",
+    "memory.st_shared_v4_b32",
+    shared=WORDS,
+    sass=("LDS.128", "LDS.64", "STS.128", "STS.64"),
+    out=lambda: placed(
+        (0, GIVEN[:512].reshape(4, 32, 4)[:, ::-1].reshape(-1)),
+        (512, GIVEN[:256].reshape(4, 32, 2)[:, ::-1].reshape(-1)),
+        (768, GIVEN[:128].reshape(4, 32)[:, ::-1].reshape(-1)),
+    ),
+)
+def words_of_tiles(given, out):
+    """Each warp has 8 rows of a swizzled tile, and gives its words to the lane opposite."""
+    words, t = WORDS.open().words, cuda.threadIdx.x
+    lane, row = t % 32, t // 4
+    other = t - lane + 31 - lane
+    to, of = words.address(row, t % 4 * 8), words.address(other // 4, other % 4 * 8)
+    memory.st_shared_v4_b32(to, memory.ld_global_v4_b32(memory.address_of(given, (4 * t,))))
+    cuda.syncwarp()
+    memory.st_global_v4_b32(memory.address_of(out, (4 * t,)), memory.ld_shared_v4_b32(of))
+    cuda.syncwarp()
+    memory.st_shared_v2_b32(to, memory.ld_global_v2_b32(memory.address_of(given, (2 * t,))))
+    cuda.syncwarp()
+    memory.st_global_v2_b32(memory.address_of(out, (512 + 2 * t,)), memory.ld_shared_v2_b32(of))
+    cuda.syncwarp()
+    memory.st_shared_b32(to, given[t])
+    cuda.syncwarp()
+    out[768 + t] = memory.ld_shared_b32(of)
 
 
 DONE = 0x1_0000_0002

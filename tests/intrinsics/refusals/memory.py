@@ -2,7 +2,7 @@
 
 from numba import float32
 
-from hopper_numba.intrinsics import fence, memory
+from hopper_numba.intrinsics import cluster, fence, memory
 
 from .cases import refused
 
@@ -60,3 +60,22 @@ def acquire_of_an_array(smem, m, out, n):
 @refused("fence.proxy_tensormap_release_cta: too many positional arguments")
 def release_of_one_map(smem, m, out, n):
     fence.proxy_tensormap_release_cta(m)
+
+
+@refused(
+    "tile(float16, (64, 64), swizzle 128): elements are not assigned to; memory.st_shared_b32(tile.address(row, co"
+)
+def assigned_element(smem, m, out, n):
+    smem.a[0, n] = 1
+
+
+@refused(
+    "memory.ld_shared_b32: address must lie in the block's own shared memory; got ClusterShared[element of float16]"
+)
+def own_load_from_a_peer(smem, m, out, n):
+    out[0] = memory.ld_shared_b32(cluster.map_shared(smem, 1).a.address(0, 0))
+
+
+@refused("memory.st_shared_v2_b32: values must be a tuple of 2 u32; got UniTuple(uint32 x 3)")
+def three_for_two(smem, m, out, n):
+    memory.st_shared_v2_b32(smem.a.address(0, 0), (out[0], out[1], out[2]))

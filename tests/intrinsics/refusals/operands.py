@@ -213,3 +213,41 @@ def float_registers(smem, m, out, n):
 @refused("convert.pack_f16x2: high must be a float; got int64")
 def integer_for_a_float(smem, m, out, n):
     convert.pack_f16x2(float32(n), n)
+
+
+@refused("mbarrier.init: count must be 1 to 1048575; got 0")
+def false_for_a_count(smem, m, out, n):
+    mbarrier.init(smem.bar, False)
+
+
+# Indices -------------------------------------------------------------------------------------------------------------
+
+
+@refused("barriers(2): index 2 is outside 0 to 1")
+def barrier_behind_the_last(smem, m, out, n):
+    mbarrier.init(smem.bars[2], 1)
+
+
+@refused("barriers(2): index -1 is outside 0 to 1")
+def barrier_from_the_end(smem, m, out, n):
+    mbarrier.init(smem.bars[-1], 1)
+
+
+@refused("tile(float16, (2, 64, 64), swizzle 128): index 5 is outside 0 to 1")
+def stage_behind_the_last(smem, m, out, n):
+    tma.load(smem.ring[5], m, (0, 0), smem.bar)
+
+
+@refused("tile(float16, (64, 64), swizzle 128): index 7 is outside 0 to 3")
+def part_behind_the_last(smem, m, out, n):
+    wgmma.mma(smem.a.part(64, 16, 0, 7), smem.b.part(64, 16, 0, 0).T, wgmma.zeros(float32, 64))
+
+
+@refused("tile(float16, (64, 64), swizzle 128): index 64 is outside 0 to 63")
+def row_behind_the_last(smem, m, out, n):
+    matrix.ldmatrix_x4(smem.a.address(64, 0))
+
+
+@refused("parts of 0 x 16 do not divide tile(float16, (64, 64), swizzle 128)")
+def part_of_no_rows(smem, m, out, n):
+    smem.a.part(0, 16, 0, 0)

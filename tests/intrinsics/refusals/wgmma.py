@@ -235,3 +235,8 @@ def read_where_one_way_leads_past_the_wait(smem, m, out, n):
     if n > 3:
         acc = wgmma.wait_group(acc, 0)
     wgmma.for_each_pair(store_pair, acc, (out,))
+
+
+@refused("wgmma.zeros: dtype must be float32, float16 or int32; got float32")
+def number_for_a_type(smem, m, out, n):
+    wgmma.zeros(float32(n), 8)
