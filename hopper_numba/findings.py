@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from hopper_numba.interpreter import HazardError, InterpreterError, interpret
+from hopper_numba.interpreter import HazardError, interpret
 from hopper_numba.stand_ins import stand_ins
 
 
@@ -16,23 +16,19 @@ from hopper_numba.stand_ins import stand_ins
 class Finding:
     """A hazard, and the first seed that showed it."""
 
-    error: InterpreterError
+    error: HazardError
     seed: int
 
     @property
     def is_error(self) -> bool:
         """False for what the PTX manual leaves undecided."""
-        return not isinstance(self.error, HazardError) or self.error.is_error
+        return self.error.is_error
 
     @property
     def place(self) -> tuple:
         """What makes it one and the same: its kind and both places, or where there is none its text."""
         error = self.error
-        return error.kind, error.filename, error.line, self._other, "" if error.line else str(error)
-
-    @property
-    def _other(self) -> tuple[str, int] | None:
-        return self.error.other if isinstance(self.error, HazardError) else None
+        return error.kind, error.filename, error.line, error.other, "" if error.line else str(error)
 
     def as_object(self) -> dict[str, Any]:
         """For JSON."""
@@ -43,10 +39,10 @@ class Finding:
             "message": str(error),
             "filename": error.filename,
             "line": error.line,
-            "other": self._other,
+            "other": error.other,
             "block": error.block,
             "thread": error.thread,
-            "advice": error.advice if isinstance(error, HazardError) else "",
+            "advice": error.advice,
             "seed": self.seed,
         }
 
@@ -60,8 +56,8 @@ class Finding:
     def tell_shortly(self) -> str:
         """One line: the places, and what is between them."""
         places = [f"{_short(self.error.filename)}:{self.error.line}"]
-        if self._other is not None:
-            places.append(f"{_short(self._other[0])}:{self._other[1]}")
+        if self.error.other is not None:
+            places.append(f"{_short(self.error.other[0])}:{self.error.other[1]}")
         title = str(self.error).partition("\n")[0].removeprefix(f"{self.error.kind}: ")
         return f"{' and '.join(places)}: {title}"
 
@@ -90,11 +86,11 @@ class Findings:
     def run(self, function: Callable[[], object], seed: int) -> None:
         """Call a function under a seed, plain kernels interpreted too. Lets through what it raises but hazards."""
         self.seeds.append(seed)
-        last: list[InterpreterError] = []
+        last: list[HazardError] = []
         with stand_ins(), interpret(seed, collect=True) as settings:
             try:
                 function()
-            except InterpreterError as error:
+            except HazardError as error:
                 last.append(error)
             finally:
                 self.launches += settings.launches

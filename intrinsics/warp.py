@@ -85,8 +85,9 @@ def elect_one() -> predicate:
     return warp(first_lane)
 
 
-def together(lanes):
-    """Nothing but that all arrive."""
+def set_registers(lanes):
+    """What the warp group asks for."""
+    machine().set_registers(lanes[0][0])
     return [None] * len(lanes)
 
 
@@ -107,9 +108,9 @@ def setmaxnreg(action, change, rule):
         -----
         PTX ISA, "setmaxnreg". All threads of a warp group execute it, in a kernel whose number of threads is known when
         it is compiled: ptxas ignores it otherwise. The interpreter has no registers; it raises where not all 128
-        threads take part.
+        threads take part, and, at the block's end, where its warp groups together ask for more than it can have.
         """
-        warp_group(together, count)
+        warp_group(set_registers, count)
 
     return setmaxnreg
 

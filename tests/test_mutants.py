@@ -10,7 +10,7 @@ from mutants.mutate import mutants_of
 from numba import cuda
 
 from hopper_numba import interpreter
-from hopper_numba.interpreter import InterpreterError
+from hopper_numba.interpreter import InterpreterError, OutOfBoundsError
 from hopper_numba.intrinsics import barrier, mbarrier
 from hopper_numba.matmul import STAGES
 from hopper_numba.shared import SharedLayout, barriers
@@ -152,7 +152,7 @@ def test_mutant_of_what_a_kernel_reaches(text):
 def test_stages_are_initialised_one_too_far():
     """Not the first one after the last: that would be the same stages in another order."""
     (mutant,) = [mutant for mutant in mutants_of(RING) if str(mutant) == "~ smem.full[i + 1]"]
-    with mutant.in_place(), pytest.raises(IndexError, match="index 2 is outside 0 to 1"):
+    with mutant.in_place(), pytest.raises(OutOfBoundsError, match="index 2 is outside 0 to 1"):
         run_ring()
 
 

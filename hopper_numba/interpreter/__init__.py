@@ -1,18 +1,20 @@
 """The interpreter: kernels on the CPU, the same source that the GPU runs.
 
 A copy of the kernel runs once for each thread; a scheduler, the same for a seed, decides who is next; TMA and WGMMA
-complete as late as the program's own synchronisation allows. What goes wrong raises an `InterpreterError`:
+complete as late as the program's own synchronisation allows. What goes wrong raises a `HazardError`:
 
 ==================================  ====================================================================================
-deadlock                            `DeadlockError`: arrivals or bytes that never come, polling or spinning in vain
+deadlock                            `DeadlockError`: arrivals that never come, polling or spinning in vain
+bytes expected and brought          `TxMismatchError`, `LeftoverPhaseError`
+registers by setmaxnreg             `RegisterBudgetError`
 arrivals, counts, states            `PhaseOverrunError`, `BarrierError`: also barriers used before init or as data
 reads of what is not there          `UninitialisedReadError`, `ReadBeforeArrivalError`: shared and local memory
 writes where a load is on its way   `OverwriteError`
 bounds, alignment                   `OutOfBoundsError`, `MisalignedError`
 parts of a warp or warp group       `DivergenceError`
 accumulators in flight              `AccumulatorInFlightError`
-unfinished work at a block's end    `UnfinishedError`, `LeftoverPhaseError`
-what nothing orders                 `HazardError`, of one of the kinds below
+unfinished work at a block's end    `UnfinishedError`
+what nothing orders                 one of the kinds below
 ==================================  ====================================================================================
 
 Hazards are accesses that nothing orders, whether or not this schedule let them meet:
@@ -29,8 +31,8 @@ Hazards are accesses that nothing orders, whether or not this schedule let them 
 ==========================  ============================================================================================
 
 The first one is raised, with both places in the source and what to add; ``interpret(collect=True)`` keeps them all in
-`Settings.hazards`, and ``check=False`` looks for none. Not found: a fence of the tensormap proxy that is missing,
-registers beyond the budget. A hazard is reported by the schedules that come to it: seed 0 completes everything as late
+`Settings.hazards`, and ``check=False`` looks for none. Not found: a fence of the tensormap proxy that is missing.
+A hazard is reported by the schedules that come to it: seed 0 completes everything as late
 as can be, others also early, so try several::
 
     for seed in range(8):
@@ -63,6 +65,7 @@ from .errors import (
     OverwriteError,
     PhaseOverrunError,
     ReadBeforeArrivalError,
+    RegisterBudgetError,
     TxMismatchError,
     UnfinishedError,
     UninitialisedReadError,
@@ -83,6 +86,7 @@ __all__ = [
     "OverwriteError",
     "PhaseOverrunError",
     "ReadBeforeArrivalError",
+    "RegisterBudgetError",
     "Settings",
     "TxMismatchError",
     "UnfinishedError",

@@ -10,7 +10,12 @@ import numpy as np
 from .arrays import SharedArray, nbytes_of
 from .barriers import Barrier, NamedBarrier
 from .collectives import Together, WarpSync
+from .errors import RegisterBudgetError
 from .memory import BASE, SharedMemory
+from .source import Site
+
+REGISTERS = 65536
+"""Of an SM (CUDA C++ Programming Guide, "Compute Capabilities")."""
 
 
 class Thread:
@@ -109,6 +114,7 @@ class Block:
         self.warp_groups = [Together(machine, "warp group", part, 128) for part in self._parts(128)]
         self.warp_syncs = [WarpSync(machine, part) for part in self._parts(32)]
         self.matrix_units: dict[int, Any] = {}
+        self.registers: dict[int, tuple[int, Site]] = {}
 
     def _parts(self, size: int) -> list[list[Thread]]:
         return [self.threads[i : i + size] for i in range(0, self.size, size)]
@@ -121,6 +127,26 @@ class Block:
             barrier.thread_exited()
         self.warp_syncs[thread.warp].thread_exited()
         self.machine.cluster_barrier.thread_exited(thread)
+
+    def check_registers(self) -> None:
+        """Refuse what its warp groups ask for by setmaxnreg, if the block cannot have been launched with as much."""
+        if not self.registers:
+            return
+        at_launch = min(255, REGISTERS // self.size) // 8 * 8
+        parts = [
+            (min(128, self.size - first), self.registers.get(first // 128, (at_launch, None))[0])
+            for first in range(0, self.size, 128)
+        ]
+        needed = sum(size * count for size, count in parts)
+        if needed > at_launch * self.size:
+            terms = " + ".join(f"{count} x {size}" for size, count in parts)
+            raise self.machine.fault(
+                RegisterBudgetError,
+                f"the warp groups of block {self.index} want more registers than it can have, and would wait for ever: "
+                f"{terms} = {needed} > {at_launch} x {self.size} = {at_launch * self.size}; a group that executes no "
+                "setmaxnreg keeps what it was launched with",
+                site=max(self.registers.values(), key=lambda asked: asked[0])[1],
+            )
 
     def static_array(
         self, site: tuple, name: str, shape: tuple[int, ...], dtype: np.dtype, alignment: int

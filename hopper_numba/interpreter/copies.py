@@ -12,7 +12,7 @@ import numpy as np
 
 from hopper_numba.intrinsics.tiles import HALVES, Tile
 
-from .errors import InterpreterError, MisalignedError, UnfinishedError
+from .errors import HazardError, MisalignedError, UnfinishedError
 from .memory import Fault
 from .source import Site
 
@@ -221,7 +221,7 @@ class Copy:
     def __init__(self, machine: Any, site: Site) -> None:
         self.machine, self.site = machine, site
 
-    def fault(self, kind: type, message: str) -> InterpreterError:
+    def fault(self, kind: type, message: str) -> HazardError:
         """An error of the instruction that began it."""
         return self.machine.fault(kind, message, site=self.site)
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from .barriers import Barrier, ClusterBarrier, NamedBarrier
 from .collectives import Together, WarpSync
-from .errors import DeadlockError, InterpreterError, TxMismatchError
+from .errors import DeadlockError, HazardError, TxMismatchError
 from .source import role, site_of
 
 
-def stuck(machine: Any, blocks: list[Any]) -> InterpreterError:
+def stuck(machine: Any, blocks: list[Any]) -> HazardError:
     """The error of blocks none of whose threads can run."""
     for block in blocks:
         for together in (*block.warps, *block.warp_groups):

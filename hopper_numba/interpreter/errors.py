@@ -4,12 +4,21 @@ from __future__ import annotations
 
 
 class InterpreterError(RuntimeError):
-    """A fault of an interpreted kernel.
+    """Whatever the interpreter reports of a kernel."""
+
+
+class HazardError(InterpreterError):
+    """What a kernel does wrong, or may do wrong under another schedule.
 
     Attributes
     ----------
     kind : str
-        Its name in reports, which stays the same whatever the message says.
+        Its name in reports, which stays the same whatever the message says: ``missing-proxy-fence``, ``data-race``,
+        ``deadlock`` and so on.
+    is_error : bool
+        False for what the PTX manual leaves undecided.
+    advice : str
+        What to add; empty where the message says so itself.
     block : tuple of int or None
         The index of the block it happened in.
     thread : int or None
@@ -17,6 +26,8 @@ class InterpreterError(RuntimeError):
     filename : str
     line : int
         Where in the kernel's source; 0 where unknown.
+    other : tuple of str and int, or None
+        File and line of the other access, where two are at odds.
     """
 
     kind = "fault"
@@ -25,60 +36,44 @@ class InterpreterError(RuntimeError):
         self,
         message: str,
         *,
-        block: tuple[int, ...] | None = None,
-        thread: int | None = None,
-        filename: str = "",
-        line: int = 0,
-    ) -> None:
-        super().__init__(message)
-        self.block, self.thread, self.filename, self.line = block, thread, filename, line
-
-
-class HazardError(InterpreterError):
-    """Accesses that nothing orders, or an ordering that something lacks, whatever this schedule made of it.
-
-    Attributes
-    ----------
-    kind : str
-        ``missing-proxy-fence``, ``read-before-arrival``, ``overwrite-while-read``, ``data-race`` and so on.
-    is_error : bool
-        False for what the PTX manual leaves undecided.
-    advice : str
-        What to add.
-    other : tuple of str and int, or None
-        File and line of the other access.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        kind: str,
-        is_error: bool,
-        advice: str,
+        kind: str | None = None,
+        is_error: bool = True,
+        advice: str = "",
         block: tuple[int, ...] | None = None,
         thread: int | None = None,
         filename: str = "",
         line: int = 0,
         other: tuple[str, int] | None = None,
     ) -> None:
-        super().__init__(message, block=block, thread=thread, filename=filename, line=line)
-        self.kind, self.is_error, self.advice, self.other = kind, is_error, advice, other
+        super().__init__(message)
+        self.kind = kind or type(self).kind
+        self.is_error, self.advice, self.other = is_error, advice, other
+        self.block, self.thread, self.filename, self.line = block, thread, filename, line
+
+    @classmethod
+    def of(cls, kind: str) -> type[HazardError]:
+        """The class of a kind; `HazardError` itself for one that has none."""
+        for known in cls.__subclasses__():
+            if known.kind == kind:
+                return known
+            if (found := known.of(kind)) is not HazardError:
+                return found
+        return HazardError
 
 
-class OutOfBoundsError(InterpreterError):
+class OutOfBoundsError(HazardError, IndexError):
     """An access outside an array, or outside the block's shared memory."""
 
     kind = "out-of-bounds"
 
 
-class MisalignedError(InterpreterError):
+class MisalignedError(HazardError):
     """An access at an address that is no multiple of what it must be."""
 
     kind = "misaligned"
 
 
-class UninitialisedReadError(InterpreterError):
+class UninitialisedReadError(HazardError):
     """A read of memory that nobody wrote."""
 
     kind = "uninitialised-read"
@@ -90,13 +85,13 @@ class ReadBeforeArrivalError(UninitialisedReadError):
     kind = "read-before-arrival"
 
 
-class OverwriteError(InterpreterError):
+class OverwriteError(HazardError):
     """A write of shared memory that an asynchronous copy is still to write."""
 
     kind = "overwrite-in-flight"
 
 
-class BarrierError(InterpreterError):
+class BarrierError(HazardError):
     """A barrier used in a way that it does not have: a count, a state, its bytes as data, arrivals of one thread."""
 
     kind = "barrier-misuse"
@@ -108,31 +103,31 @@ class PhaseOverrunError(BarrierError):
     kind = "phase-overrun"
 
 
-class DivergenceError(InterpreterError):
+class DivergenceError(HazardError):
     """An instruction of a whole warp or warp group that a part of it executes."""
 
     kind = "divergent-collective"
 
 
-class AccumulatorInFlightError(InterpreterError):
+class AccumulatorInFlightError(HazardError):
     """An accumulator read before ``wgmma.wait_group(acc, 0)``."""
 
     kind = "accumulator-in-flight"
 
 
-class UnfinishedError(InterpreterError):
+class UnfinishedError(HazardError):
     """A block that ends before its asynchronous work has."""
 
     kind = "unfinished-at-exit"
 
 
-class LeftoverPhaseError(InterpreterError):
+class LeftoverPhaseError(HazardError):
     """A barrier whose phase still expects bytes, or has more than it expects, when its block ends."""
 
     kind = "leftover-phase"
 
 
-class DeadlockError(InterpreterError):
+class DeadlockError(HazardError):
     """No thread can run, and no asynchronous work is left that could help."""
 
     kind = "deadlock"
@@ -142,3 +137,9 @@ class TxMismatchError(DeadlockError):
     """A barrier's phase that expects other bytes than copies bring: it never completes, or before they have."""
 
     kind = "tx-mismatch"
+
+
+class RegisterBudgetError(HazardError):
+    """Warp groups whose registers, by setmaxnreg, are more than the block has: it would wait for them for ever."""
+
+    kind = "register-budget"

@@ -55,7 +55,7 @@ def run(
 
     Raises
     ------
-    InterpreterError
+    HazardError
         For what the kernel does wrong.
     ValueError, TypeError
         For a launch, or arguments, that cannot be.

@@ -22,6 +22,7 @@ from .deadlock import stuck
 from .errors import (
     BarrierError,
     DivergenceError,
+    HazardError,
     InterpreterError,
     OutOfBoundsError,
     PhaseOverrunError,
@@ -124,6 +125,8 @@ class Machine:
             raise
         except InterpreterError:
             raise
+        except IndexError as error:  # of a view, or of a tuple
+            raise self.fault(OutOfBoundsError, str(error), site=raised_at(thread, error)) from error
         except Exception as error:
             error.add_note(f"  at {raised_at(thread, error)}\n  in {self._where(thread)}")
             raise
@@ -142,6 +145,7 @@ class Machine:
                 operation.check_unfinished(block)
         for barrier in block.barriers.values():
             barrier.finish()
+        block.check_registers()
         for unit in block.matrix_units.values():
             unit.finish()
         for thread in block.threads:
@@ -169,13 +173,13 @@ class Machine:
 
     def fault(
         self,
-        kind: type[InterpreterError],
+        kind: type[HazardError],
         message: str,
         *,
         site: Site | None = None,
         issued: Site | None = None,
         threads: Iterable[int] = (),
-    ) -> InterpreterError:
+    ) -> HazardError:
         """The error `kind`, with the place in the kernel: of `site`, or where the running thread is.
 
         Parameters
@@ -266,6 +270,11 @@ class Machine:
         self.scheduler.now += 1
         return self.scheduler.now
 
+    def set_registers(self, count: int) -> None:
+        """Let each thread of the warp group have so many registers, from the block's pool."""
+        thread = self.thread
+        thread.block.registers[thread.warp_group] = (count, self.site())
+
     # Memory ---------------------------------------------------------------------------------------------------------
 
     def dynamic_shared(self, description: Shared) -> SharedView:
@@ -325,7 +334,8 @@ class Machine:
     def _touch_shared(self, block: Block, address: int, nbytes: int, is_write: bool, lane: int | None) -> None:
         if self.checker is not None:
             thread = self.thread if lane is None else self.acting.members[lane]
-            states = block.memory.shadow.run(address, nbytes)
+            shadow: Any = block.memory.shadow
+            states = shadow.run(address, nbytes)
             access = self.checker.generic(states, is_write, True, sys._getframe(1), thread)
             if block is not thread.block:
                 self.checker.reached(block, access)

@@ -15,7 +15,7 @@ from hopper_numba.shared import SHARED_NBYTES
 
 from .errors import (
     BarrierError,
-    InterpreterError,
+    HazardError,
     MisalignedError,
     OutOfBoundsError,
     OverwriteError,
@@ -35,7 +35,7 @@ STATIC_LIMIT = 48 * 1024
 _WRITTEN = [bytes([WRITTEN]) * n for n in range(257)]
 _WRITABLE = bytes([WRITTEN, UNWRITTEN])
 
-Fault = Callable[..., InterpreterError]
+Fault = Callable[..., HazardError]
 
 
 class StaticLayout:
@@ -208,7 +208,7 @@ class SharedMemory:
         state = int(states[np.flatnonzero(wrong)[0]])
         raise self.refusal(verb, address, state, what, fault or self._fault)
 
-    def refusal(self, verb: str, address: int, state: int, what: str, fault: Fault) -> InterpreterError:
+    def refusal(self, verb: str, address: int, state: int, what: str, fault: Fault) -> HazardError:
         """Why a byte in `state` cannot be read or written as part of `what`."""
         begin = f"cannot {verb} {what}: "
         if state & BARRIER:

@@ -78,7 +78,7 @@ def interpret(seed: int = 0, *, check: bool = True, collect: bool = False) -> It
     Raises
     ------
     HazardError
-        By a launch inside, for a hazard, unless they are collected; other `InterpreterError` for other faults.
+        By a launch inside. Of those that are collected none is raised but what ends a launch, such as a deadlock.
     ValueError
         If `seed` is no integer of at least 0.
     """

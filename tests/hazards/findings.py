@@ -16,5 +16,5 @@ def findings(kernel, args, shared, threads, *, seed=0, grid=1, cluster=1):
 
 def outcome(found):
     """``ok``, ``undecided``, or the kind of the first error: others may follow from it."""
-    kinds = [one.kind for one in found if getattr(one, "is_error", True)]
+    kinds = [one.kind for one in found if one.is_error]
     return kinds[0] if kinds else "undecided" if found else "ok"

@@ -5,8 +5,8 @@ import pytest
 from numba import cuda, uint32
 
 from hopper_numba import SharedLayout, TensorMap, barriers, interpreter, tile
-from hopper_numba.interpreter import InterpreterError, LeftoverPhaseError, UnfinishedError
-from hopper_numba.intrinsics import cluster, fence, mbarrier, memory, tma
+from hopper_numba.interpreter import InterpreterError, LeftoverPhaseError, RegisterBudgetError, UnfinishedError
+from hopper_numba.intrinsics import cluster, fence, mbarrier, memory, tma, warp
 
 ROWS = SharedLayout(rows=tile("float16", (8, 64)), words=tile("uint32", (8, 32)), loaded=barriers())
 MAP = TensorMap(np.ones((8, 64), np.float16), ROWS.members["rows"])
@@ -138,3 +138,28 @@ def test_a_static_array_lies_at_the_same_place_in_every_block(seed):
     out = np.zeros(32, np.uint32)
     run(arrays_that_one_block_declares_more_of, out, seed=seed)
     assert out.tolist() == list(range(1000, 1032))
+
+
+def asks(consumers, producer_gives_back):
+    def kernel():
+        if warp.warp_group_index() == 0:
+            if producer_gives_back:
+                warp.setmaxnreg_dec(40)
+        else:
+            warp.setmaxnreg_inc(consumers)
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("consumers", "gives_back", "message"),
+    [
+        (240, True, r"40 x 128 \+ 240 x 128 \+ 240 x 128 = 66560 > 168 x 384 = 64512"),
+        (232, False, r"168 x 128 \+ 232 x 128 \+ 232 x 128 = 80896 > 168 x 384 = 64512"),
+    ],
+)
+def test_more_registers_than_the_block_can_have(consumers, gives_back, message):
+    with pytest.raises(RegisterBudgetError, match=message) as caught:
+        interpreter.run(asks(consumers, gives_back), (), 1, 384)
+    assert caught.value.kind == "register-budget" and caught.value.line
+    interpreter.run(asks(232, True), (), 1, 384)

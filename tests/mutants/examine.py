@@ -11,7 +11,7 @@ from numba.cuda.core.errors import NumbaError
 
 from hopper_numba import interpret
 from hopper_numba.diagnosis import KernelTypeError
-from hopper_numba.interpreter import HazardError, InterpreterError
+from hopper_numba.interpreter import HazardError
 from hopper_numba.matmul import STAGES
 from hopper_numba.stages import Stage
 
@@ -32,7 +32,7 @@ FITTING = {
     "wgmma.": ORDER | GROUPS,
     "tma.": ORDER | GROUPS,
     "cp_async.": ORDER | GROUPS,
-    "stage": ORDER | COUNTS | {"IndexError"},
+    "stage": ORDER | COUNTS | {"out-of-bounds"},
     "": ORDER | COUNTS,
 }
 """The kinds that fit, by how the name of what is altered begins; the first that does counts."""
@@ -110,10 +110,8 @@ def examine(stage: str, number: int, seeds: int = SEEDS) -> Outcome:
 def _once(stage: str, k_tiles: int, seed: int, fitting: set[str]) -> Outcome:
     try:
         is_right, _ = multiply(stage, k_tiles, seed)
-    except InterpreterError as error:
+    except HazardError as error:
         return Outcome("caught" if error.kind in fitting else "unfitting", error.kind, seed, k_tiles, str(error))
-    except IndexError as error:
-        return Outcome("caught" if "IndexError" in fitting else "unfitting", "IndexError", seed, k_tiles, str(error))
     except TypeError as error:
         return Outcome("refused" if _is_refused(stage) else "unfitting", "TypeError", seed, k_tiles, str(error))
     return Outcome("survived") if is_right else Outcome("wrong", "", seed, k_tiles)
@@ -136,7 +134,7 @@ def alarms(stage: str, seed: int) -> tuple[list[str], set[str]]:
     for k_tiles in sorted({0, 1, depth - 1, depth, depth + 1, 2 * depth + 1}):
         try:
             is_right, found = multiply(stage, k_tiles, seed)
-        except InterpreterError as error:
+        except HazardError as error:
             errors.append(f"seed {seed}, {k_tiles} k-tiles: {error}")
             continue
         if not is_right:

@@ -127,7 +127,7 @@ class Checker:
         """An ordinary access by a thread."""
         number = thread.number
         time = self.clocks.now(number)
-        kernel = frame if MARK in frame.f_globals else kernel_frame(frame)
+        kernel: Any = frame if MARK in frame.f_globals else kernel_frame(frame)
         key = (number, time, kernel.f_code, kernel.f_lasti, is_write)
         access = self._accesses.get(key)
         if access is None:
@@ -191,7 +191,7 @@ class Checker:
             lines += [f"  and at {prior.site}", f"  in {_who(prior)}"]
         lines.append(f"  add {advice}")
         self._report(
-            HazardError(
+            HazardError.of(kind)(
                 "\n".join(lines),
                 kind=kind,
                 is_error=is_error,
