@@ -8,7 +8,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from hopper_numba.interpreter import HazardError, interpret
+from hopper_numba.interpreter import HazardError
+from hopper_numba.interpreter.settings import watch
 from hopper_numba.stand_ins import stand_ins
 
 
@@ -87,7 +88,7 @@ class Findings:
         """Call a function under a seed, plain kernels interpreted too. Lets through what it raises but hazards."""
         self.seeds.append(seed)
         last: list[HazardError] = []
-        with stand_ins(), interpret(seed, collect=True) as settings:
+        with stand_ins(), watch(seed) as settings:
             try:
                 function()
             except HazardError as error:

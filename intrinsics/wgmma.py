@@ -384,7 +384,7 @@ def wait_group(acc: Accumulators(many=True), n: Immediate(0, 7)) -> InPlace(read
     -----
     PTX ISA, "wgmma.wait_group". The 128 threads of a warp group execute it together. The interpreter raises where they
     do not, where `n` is 0 and a product of `acc` was not committed, and for what the products waited for do wrong. The
-    threads meet here in the interpreter, and only there: on a GPU each warp waits for itself.
+    products of a warp group are one operation: when one of its threads has waited, those of all four warps are done.
     """
     return machine().wgmma_wait(acc, n)
 

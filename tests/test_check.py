@@ -389,3 +389,16 @@ def test_the_fixture_comes_with_the_installation_and_imports_nothing_before_it_i
     assert "1 failed, 1 passed" in run.stdout
     assert "data-race: " in run.stdout
     assert "hopper_numba_pytest.py" not in run.stdout
+
+
+def test_a_script_that_interprets_by_itself_is_checked_too(script, capsys):
+    path = script(RACE, "from hopper_numba import interpret\nwith interpret(3, collect=True):\n    racing[1, 64](x)\n")
+    assert check.main([path]) == 1
+    assert "data-race" in capsys.readouterr().out
+
+
+def test_a_fault_that_a_script_catches_counts(script, capsys):
+    path = script(RACE, "try:\n    racing[1, 64](np.zeros(0))\nexcept Exception:\n    print('went on')\n")
+    assert check.main([path]) == 1
+    out = capsys.readouterr().out
+    assert "went on" in out and "out-of-bounds" in out

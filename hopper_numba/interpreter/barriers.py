@@ -224,8 +224,13 @@ class Barrier:
     def wait(self, parity: int, scope: str = "cta") -> None:
         """Wait until the phase of this parity has completed, and acquire at a scope what was released in it."""
         self._use("waited for")
-        # a waiter that wakes late may have missed a phase, as on the GPU
+        begun = self.phase
         while self.phase & 1 == parity:
+            if self.phase > begun:
+                raise self._overrun(
+                    f"barrier {self.name}: phase {begun}, for which this waits, and the next one have completed before "
+                    f"it looked again; now it would wait for phase {self.phase}, which has the same parity"
+                )
             self.waiters.append(self.machine.thread)
             self.machine.scheduler.block((self, parity))
         self._seen(scope)

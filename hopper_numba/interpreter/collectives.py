@@ -61,6 +61,9 @@ class Together:
             self.machine.scheduler.block((self, None))
             return self.results[position]
         given, self.operands, self.count = self.operands, [None] * self.size, 0
+        if self.machine.checker is not None:
+            first = self.members[0].number
+            self.machine.checker.clocks.meet(slice(first, first + self.size))
         self.machine.acting = self
         results = self.results = meaning(given)
         self.machine.acting = None

@@ -16,10 +16,11 @@ from hopper_numba.shared import SHARED_NBYTES
 
 from .arrays import GlobalArray
 from .cuda_namespace import CudaNamespace
+from .errors import HazardError
 from .machine import Machine
 from .rewrite import Rewriter
 from .scalars import loaded
-from .settings import Settings, active
+from .settings import Settings, active, count_launch, witness
 
 
 def run(
@@ -79,13 +80,17 @@ def run(
     source = cast(FunctionType, getattr(kernel, "py_func", kernel))
     function = Rewriter(CudaNamespace(machine)).function(source)
     given = tuple(_argument(machine, n, v) for n, v in zip(_names(source, args), args, strict=True))
-    settings.launches[source.__name__] += 1
+    count_launch(settings, source.__name__)
     # a GPU does not warn of overflows
     with np.errstate(all="ignore"), running(machine):
         for first in itertools.product(*(range(0, g, c) for g, c in zip(shape[::-1], together[::-1], strict=True))):
             offsets = itertools.product(*(range(c) for c in together[::-1]))
             places = [tuple(f + o for f, o in zip(first, offset, strict=True))[::-1] for offset in offsets]
-            machine.run(function, given, [(place, rank) for rank, place in enumerate(places)])  # type: ignore[misc]
+            try:
+                machine.run(function, given, [(place, rank) for rank, place in enumerate(places)])  # type: ignore[misc]
+            except HazardError as error:
+                witness(error)
+                raise
 
 
 def _extents(name: str, given: int | tuple[int, ...]) -> tuple[int, int, int]:

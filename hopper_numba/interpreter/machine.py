@@ -598,8 +598,6 @@ class Machine:
     def _check_product(self, checker: Checker, unit: MatrixUnit, lanes: list[tuple]) -> None:
         """Let the checker of hazards know of a multiplication."""
         group, site, queue = self.acting, self.site(), checker.unit(self.thread)
-        # it takes all of the warp group to multiply, so each now knows that the others have come here
-        checker.clocks.meet(queue.threads)
         time = queue.begin()
         a, b, acc = lanes[0][:3]
         for operand in (a, b):

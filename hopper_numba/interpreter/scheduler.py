@@ -21,7 +21,7 @@ POLLS = 20_000
 """Rounds of failed tests, and of reads between sleeps, with nothing else, after which threads are taken for stuck."""
 SPINS = 1_000_000
 """Reads, with nothing else between them, after which threads are taken for stuck: a few seconds."""
-PATIENCE = 100_000
+PATIENCE = 10_000
 """Turns of others after which a victim is delayed no longer: they may wait for it in a loop that is no mere test."""
 
 

@@ -42,9 +42,12 @@ class Settings:
         if hazard.is_error and not self.collect:
             raise hazard
         self.hazards.append(hazard)
+        if _watcher.get() is not self:
+            witness(hazard)
 
 
 _chosen: ContextVar[Settings | None] = ContextVar("hopper_numba_interpret", default=None)
+_watcher: ContextVar[Settings | None] = ContextVar("hopper_numba_watch", default=None)
 
 
 @contextmanager
@@ -82,10 +85,43 @@ def interpret(seed: int = 0, *, check: bool = True, collect: bool = False) -> It
     ValueError
         If `seed` is no integer of at least 0.
     """
-    settings = Settings(_check_seed(seed, "interpret: seed"), check, collect)
+    settings = Settings(_check_seed(seed, "interpret: seed"), check or _watcher.get() is not None, collect)
+    with _chosen_to_be(settings):
+        yield settings
+
+
+@contextmanager
+def watch(seed: int) -> Iterator[Settings]:
+    """As ``interpret(seed, collect=True)``, of all that is interpreted inside, with settings of its own too.
+
+    Its `hazards` has what a launch raised as well, whatever becomes of that inside.
+    """
+    settings = Settings(_check_seed(seed, "watch: seed"), collect=True)
+    token = _watcher.set(settings)
+    try:
+        with _chosen_to_be(settings):
+            yield settings
+    finally:
+        _watcher.reset(token)
+
+
+def witness(hazard: HazardError) -> None:
+    """Tell `watch`, if it is around, of a hazard."""
+    if (watcher := _watcher.get()) is not None:
+        watcher.hazards.append(hazard)
+
+
+def count_launch(settings: Settings, name: str) -> None:
+    """Count a launch of a kernel, for `watch` too."""
+    for counting in {id(one): one for one in (settings, _watcher.get()) if one is not None}.values():
+        counting.launches[name] += 1
+
+
+@contextmanager
+def _chosen_to_be(settings: Settings) -> Iterator[None]:
     token = _chosen.set(settings)
     try:
-        yield settings
+        yield
     finally:
         _chosen.reset(token)
 

@@ -159,6 +159,7 @@ class ThreadCopies:
         """Arrive on the barrier at an address once the copies so far are complete; first let it expect that."""
         barrier = self.machine.barrier(address)
         barrier.expect_arrival(increments)
+        barrier.history.promised()
         self.open = [copy for copy in self.open if not copy.was_awaited]
         self.arrivals = [arrival for arrival in self.arrivals if not arrival.is_complete]
         arrival = Arrival(self.machine, barrier, self._pending())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..errors import HazardError
 from ..source import MARK, Site, kernel_frame, role, site_of
-from .clocks import GLOBAL, INITIALISED, LATE_GLOBAL, LATE_SHARED, RELAXED, SHARED, Clocks, merged
+from .clocks import GLOBAL, INITIALISED, LATE_GLOBAL, LATE_SHARED, RELAXED, SEEN, SHARED, Clocks, merged
 from .rules import Order, judge, order
 from .shadow import Access, Shadow, States
 
@@ -20,6 +21,8 @@ FENCES = {
     "proxy_async_global": (GLOBAL,),
     "mbarrier_init": (INITIALISED,),
 }
+REMEMBERED = 50_000
+"""Accesses, and states of bytes, that are kept before those are looked for that are needed no more."""
 LATE = {SHARED: LATE_SHARED, GLOBAL: LATE_GLOBAL, INITIALISED: None}
 
 
@@ -78,23 +81,37 @@ class Checker:
         self.states = States()
         self.clocks = Clocks(0)
         self.run, self.threads = -1, 0
+        self._limit = REMEMBERED
         self._globals: dict[int, Shadow] = {}
         self._accesses: dict[tuple, Access] = {}
+        self._last: dict[tuple, Access] = {}
         self._reached: dict[tuple[Any, int], Access] = {}
         self._reported: set[tuple] = set()
         self._queues: dict[tuple[str, int], Queue] = {}
         self._fenced: dict[int, np.ndarray] = {}
-        self._locations: dict[int, tuple[int, np.ndarray]] = {}
-        self._known: set[int] = set()
+        # what was released to a place in global memory, and what was acquired, by the cluster that released it
+        self._locations: dict[int, dict[int, np.ndarray]] = {}
+        self._known: dict[int, np.ndarray] = {}
 
     def begin(self, threads: int) -> None:
         """Begin a cluster of so many threads."""
         self.run += 1
         self.threads, self.clocks = threads, Clocks(threads)
         self._accesses.clear()
+        self._last.clear()
         self._reached.clear()
         self._queues.clear()
         self._fenced.clear()
+        self._known = {}
+
+    def tidy(self) -> None:
+        """Forget, now and then, states that no byte is in any more; called where no access is under way."""
+        if len(self._accesses) > REMEMBERED:  # one that is forgotten is only made anew
+            self._accesses.clear()
+        if self.states.count > self._limit:
+            shared = [block.memory.shadow for block in self.machine.blocks]
+            self.states.keep([shadow.states for shadow in (*self._globals.values(), *shared)])
+            self._limit = max(REMEMBERED, 2 * self.states.count)
 
     # Shadows --------------------------------------------------------------------------------------------------------
 
@@ -128,16 +145,20 @@ class Checker:
         number = thread.number
         time = self.clocks.now(number)
         kernel: Any = frame if MARK in frame.f_globals else kernel_frame(frame)
-        key = (number, time, kernel.f_code, kernel.f_lasti, is_write)
-        access = self._accesses.get(key)
-        if access is None:
-            site = site_of(thread, frame)
-            what = site.instruction or f"an ordinary {'write' if is_write else 'read'}"
-            access = self._accesses[key] = Access(
-                number, time, is_write, False, is_atomic, self.run, site, (thread.index, 1), what
-            )
+        place = (number, kernel.f_code, kernel.f_lasti, is_write)
+        access = self._last.get(place)
+        if access is None or access.time != time:
+            access = self._last[place] = self._access(access, time, is_write, is_atomic, frame, thread)
         self._touch(bytes_, access, slice(number, number + 1), is_shared)
         return access
+
+    def _access(
+        self, before: Access | None, time: int, is_write: bool, is_atomic: bool, frame: Any, thread: Any
+    ) -> Access:
+        """A new access by a thread, at the place of one before, if there was one: looking for that takes time."""
+        site, what = (before.site, before.what) if before is not None else (site_of(thread, frame), "")
+        what = what or site.instruction or f"an ordinary {'write' if is_write else 'read'}"
+        return Access(thread.number, time, is_write, False, is_atomic, self.run, site, (thread.index, 1), what)
 
     def reached(self, block: Any, access: Access) -> None:
         """An access by a thread was to the shared memory of another block, or to a barrier there."""
@@ -162,20 +183,31 @@ class Checker:
     def _compare(self, prior: Access, later: Access, threads: slice, is_shared: bool) -> None:
         if prior.is_atomic and later.is_atomic:
             return
-        if prior.run != self.run:  # a cluster that ran before: on a GPU, at the same time
-            found, fenced = Order.ORDERED if prior.run in self._known else Order.UNORDERED, True
-        else:
-            found = order(self.clocks, prior, threads, later.is_async, is_shared)
-            row = SHARED if is_shared else GLOBAL
-            own = slice(prior.actor, prior.actor + 1)
-            fenced = prior.is_async or (
-                prior.actor < self.threads and self.clocks.has_seen(own, row, prior.actor, prior.time)
-            )
+        if prior.actor == later.actor and prior.run == self.run and not (prior.is_async or later.is_async):
+            return
+        if prior.run == self.run:
+            found = order(self._seen_by(threads, prior), prior, later, is_shared)
+        else:  # a cluster that ran before: on a GPU, at the same time
+            found = order(self._known_of(prior), prior, later, is_shared)
         if found is not Order.ORDERED:
-            self._tell(prior, later, found, is_shared, fenced)
+            self._tell(prior, later, found, threads, is_shared)
 
-    def _tell(self, prior: Access, later: Access, found: Order, is_shared: bool, fenced: bool) -> None:
-        verdict = judge(prior, later, found, is_shared, fenced)
+    def _seen_by(self, threads: slice, prior: Access) -> Callable[[int], bool]:
+        return lambda row: self.clocks.has_seen(threads, row, prior.actor, prior.time)
+
+    def _known_of(self, prior: Access) -> Callable[[int], bool]:
+        known = self._known.get(prior.run)
+        if known is None or prior.actor >= known.shape[1]:
+            return lambda row: False
+        return lambda row: bool(known[row, prior.actor] >= prior.time)
+
+    def _tell(self, prior: Access, later: Access, found: Order, threads: slice, is_shared: bool) -> None:
+        fenced = True
+        if prior.run == self.run and prior.actor < self.threads and not prior.is_async:
+            own = slice(prior.actor, prior.actor + 1)
+            fenced = self.clocks.has_seen(own, SHARED if is_shared else GLOBAL, prior.actor, prior.time)
+        released = prior.run != self.run or self._seen_by(threads, prior)(SEEN)
+        verdict = judge(prior, later, found, is_shared, fenced, released)
         self.report(verdict.kind, verdict.title, verdict.advice, later, prior, verdict.is_error)
 
     def report(
@@ -286,17 +318,19 @@ class Checker:
 
     def release_to(self, location: int, thread: Any, keeps: bool) -> None:
         """A releasing store, or, if it `keeps` what others released there, a reduction."""
-        run, before = self._locations.get(location, (self.run, None))
-        released = self.clocks.released(thread.number)
-        self._locations[location] = self.run, merged(before if keeps and run == self.run else None, released)
+        kept = self._locations.get(location, {}) if keeps else {}
+        own = merged(kept.get(self.run), self.clocks.released(thread.number))
+        # with what this cluster has acquired of earlier ones
+        passed_on = {run: merged(kept.get(run), known.copy()) for run, known in self._known.items()}
+        self._locations[location] = kept | passed_on | {self.run: own}
 
     def acquire_from(self, location: int, thread: Any) -> None:
-        """An acquiring load; of what an earlier cluster released, all that it did counts as seen."""
-        run, released = self._locations.get(location, (self.run, None))
-        if run != self.run:
-            self._known.add(run)
-        elif released is not None:
-            self.clocks.join(thread.number, released)
+        """An acquiring load; what an earlier cluster released, all of this one is taken to know from then on."""
+        for run, released in self._locations.get(location, {}).items():
+            if run == self.run:
+                self.clocks.join(thread.number, released)
+            else:
+                self._known[run] = merged(self._known.get(run), released.copy())
 
 
 def _who(access: Access) -> str:

@@ -37,6 +37,7 @@ class Clocks:
     def __init__(self, threads: int) -> None:
         self.actors = threads
         self._vectors = np.zeros((threads, ROWS, threads + 64), np.int32)
+        self._times = [1] * threads  # each thread's own time once more: asked at every access
         own = np.arange(threads)
         self._vectors[own, SEEN, own] = self._vectors[own, HAPPENED, own] = 1
 
@@ -52,10 +53,12 @@ class Clocks:
 
     def now(self, thread: int) -> int:
         """The thread's own time."""
-        return int(self._vectors[thread, SEEN, thread])
+        return self._times[thread]
 
     def has_seen(self, threads: slice, row: int, actor: int, time: int) -> bool:
         """Whether all these threads have seen, in this way, what the actor did up to a time."""
+        if threads.stop - threads.start == 1:  # mostly, and without the cost of an array
+            return bool(self._vectors[threads.start, row, actor] >= time)
         return bool((self._vectors[threads, row, actor] >= time).all())
 
     def is_over(self, threads: slice, actor: int, time: int) -> bool:
@@ -64,8 +67,8 @@ class Clocks:
 
     def tick(self, thread: int) -> None:
         """Let what the thread does from now on be later than what it has released."""
-        self._vectors[thread, SEEN, thread] += 1
-        self._vectors[thread, HAPPENED, thread] += 1
+        self._times[thread] += 1
+        self._vectors[thread, SEEN, thread] = self._vectors[thread, HAPPENED, thread] = self._times[thread]
 
     def complete(self, threads: slice, actor: int, time: int, is_async: bool = True) -> None:
         """Let threads have seen what an asynchronous actor did up to a time; of the async proxy, fenced."""
@@ -88,6 +91,16 @@ class Clocks:
         self.tick(thread)
         return released
 
+    def release_into(self, pending: np.ndarray | None, thread: int) -> np.ndarray:
+        """As `released`, added to what others released; in place where that is possible."""
+        vector = self._vectors[thread, :, : self.actors]
+        if pending is None or pending.shape[1] < self.actors:
+            pending = merged(pending, vector.copy())
+        else:
+            np.maximum(pending, vector, out=pending)
+        self.tick(thread)
+        return pending
+
     def join(self, thread: int, released: np.ndarray) -> None:
         """Let the thread have seen what was released."""
         part = self._vectors[thread, :, : released.shape[1]]
@@ -107,11 +120,13 @@ def only(released: np.ndarray, rows: tuple[int, ...] | None) -> np.ndarray:
 
 
 def merged(one: np.ndarray | None, other: np.ndarray) -> np.ndarray:
-    """Both of what was released; `one` is the shorter. Changes `other`."""
-    if one is not None:
-        part = other[:, : one.shape[1]]
-        np.maximum(part, one, out=part)
-    return other
+    """Both of what was released. Changes the one that knows of more actors."""
+    if one is None:
+        return other
+    shorter, longer = (one, other) if one.shape[1] <= other.shape[1] else (other, one)
+    part = longer[:, : shorter.shape[1]]
+    np.maximum(part, shorter, out=part)
+    return longer
 
 
 class Channel:

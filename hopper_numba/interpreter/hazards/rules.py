@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Callable
 
-from .clocks import GLOBAL, HAPPENED, LATE_GLOBAL, LATE_SHARED, SEEN, SHARED, Clocks
+from .clocks import GLOBAL, HAPPENED, LATE_GLOBAL, LATE_SHARED, SEEN, SHARED
 from .shadow import Access
 
 
@@ -18,18 +19,15 @@ class Order(enum.Enum):
     UNORDERED = "not ordered"
 
 
-def order(clocks: Clocks, prior: Access, threads: slice, is_async: bool, is_shared: bool) -> Order:
-    """How `prior` stands to an access that these threads execute now."""
-
-    def seen(row: int) -> bool:
-        return clocks.has_seen(threads, row, prior.actor, prior.time)
-
+def order(seen: Callable[[int], bool], prior: Access, later: Access, is_shared: bool) -> Order:
+    """How `prior` stands to an access whose threads have `seen` it, or not, by a row of their clocks."""
     is_read = not prior.is_write
-    if prior.is_async or not is_async:
+    if prior.is_async or not later.is_async:
         if seen(SEEN):
             return Order.ORDERED
-        # a read leaves nothing to be seen, only its end matters
-        return Order.UNDECIDED if is_read and seen(HAPPENED) else Order.UNORDERED
+        # a read leaves nothing to be seen, nor does what is overwritten: only their end matters
+        is_over = seen(HAPPENED) and (is_read or (prior.is_async and later.is_write))
+        return Order.UNDECIDED if is_over else Order.UNORDERED
     if seen(SHARED if is_shared else GLOBAL):
         return Order.ORDERED
     if seen(LATE_SHARED if is_shared else LATE_GLOBAL):
@@ -62,10 +60,13 @@ class Verdict:
     is_error: bool = True
 
 
-def judge(prior: Access, later: Access, found: Order, is_shared: bool, fenced: bool) -> Verdict:
-    """The verdict on two accesses that are not ordered; `fenced`: whether the thread of `prior` fenced it."""
+def judge(prior: Access, later: Access, found: Order, is_shared: bool, fenced: bool, released: bool) -> Verdict:
+    """The verdict on two accesses that are not ordered.
+
+    `fenced` says whether the thread of `prior` fenced it, `released` whether synchronisation that releases orders them.
+    """
     if found is Order.UNDECIDED:
-        return _undecided(prior, later)
+        return _undecided(prior, later, released)
     if found is Order.UNFENCED or (not prior.is_async and prior.is_write and later.is_async and not fenced):
         space = "shared_cta" if is_shared else "global"
         return Verdict(
@@ -90,8 +91,8 @@ def judge(prior: Access, later: Access, found: Order, is_shared: bool, fenced: b
     )
 
 
-def _undecided(prior: Access, later: Access) -> Verdict:
-    if prior.is_async or not later.is_async:
+def _undecided(prior: Access, later: Access, released: bool) -> Verdict:
+    if prior.is_async or not later.is_async or not released:
         why = "an arrival that releases nothing to this thread orders them"
         advice = "mbarrier.arrive_remote and mbarrier.wait_cluster, if what was read matters beyond its end"
     elif prior.is_write:

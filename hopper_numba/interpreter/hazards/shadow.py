@@ -14,7 +14,7 @@ import numpy as np
 from ..source import Site
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(eq=False, slots=True)
 class Access:
     """A read or a write, of any number of bytes.
 
@@ -70,6 +70,22 @@ class States:
         bytes_[...] = np.array([self._next(int(s), access, check) for s in found], np.int32)[places].reshape(
             bytes_.shape
         )
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._held)
+
+    def keep(self, memories: list[np.ndarray]) -> None:
+        """Forget the states that no byte of these memories is in."""
+        used = np.unique(np.concatenate([np.zeros(1, np.int32), *map(np.unique, memories)]))
+        numbers = np.zeros(len(self._held), np.int32)
+        numbers[used] = np.arange(len(used))
+        for memory in memories:
+            memory[...] = numbers[memory]
+        self._held = [self._held[state] for state in used]
+        self._numbers = {held: number for number, held in enumerate(self._held)}
+        self._after.clear()
 
     def _next(self, state: int, access: Access, check: Check) -> int:
         after = self._after.get((state, access))

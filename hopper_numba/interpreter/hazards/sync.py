@@ -23,12 +23,17 @@ class Meeting:
 
     def arrived(self, threads: list[Any], relaxed: bool = False) -> None:
         """Threads have arrived."""
+        channel, clocks = self._channel, self._checker.clocks
         for thread in threads:
-            self._channel.release(self._checker.released(thread, relaxed))
+            if relaxed:
+                channel.release(self._checker.released(thread, relaxed))
+            else:
+                channel.pending = clocks.release_into(channel.pending, thread.number)
 
     def completed(self, phase: int) -> None:
         """All that were waited for have."""
         self._channel.complete(phase)
+        self._checker.tidy()
 
     def passed(self, thread: Any, phase: int) -> None:
         """A thread goes on."""
@@ -104,7 +109,10 @@ class Phases:
         needed = "fence.mbarrier_init() by the thread that initialises, then a barrier,"
         title = "is given to a copy, and its initialisation is not fenced"
         self._require((INITIALISED, SHARED), LATE_SHARED, title, needed)
-        # the phase completes behind the copy, so behind what its thread knows to be over
+        self.promised()
+
+    def promised(self) -> None:
+        """The phase completes behind what the running thread has begun, so behind what it knows to be over."""
         known = only(self._checker.released(self._checker.machine.thread), (HAPPENED,))
         self._of_block.release(known)
         self._of_cluster.release(known)
@@ -178,6 +186,7 @@ class Phases:
             released[:, self.actor] = phase + 1
             channel.release(released)
             channel.complete(phase)
+        self._checker.tidy()
 
     def observed(self, phase: int, scope: str) -> None:
         """The running thread has seen a phase complete."""
@@ -199,6 +208,8 @@ class NoPhases:
     def used(self) -> None: ...
 
     def given_to_copy(self) -> None: ...
+
+    def promised(self) -> None: ...
 
     def ended(self) -> None: ...
 
