@@ -270,7 +270,8 @@ class Load(Copy):
         """Let the checker of hazards know."""
         history = self.barrier.history
         history.given_to_copy()
-        work = {"site": self.site, "actor": history.actor, "time": self.barrier.phase + 1}
+        detail = f"on barrier {self.barrier.name}, phase {self.barrier.phase}"
+        work = {"site": self.site, "actor": history.actor, "time": self.barrier.phase + 1, "detail": detail}
         is_async = not isinstance(self.source, Value)
         self.source.check(checker, False, is_async=is_async, **work)
         self.place.check(checker, True, is_async=is_async, is_atomic=self.combine is not None, **work)

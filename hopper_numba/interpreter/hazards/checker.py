@@ -262,6 +262,7 @@ class Checker:
         group: Any = None,
         is_async: bool = True,
         is_atomic: bool = False,
+        detail: str = "",
     ) -> None:
         """An access by work that a thread, or a `group` of them, begins now; it is over at a time of the actor."""
         thread = site.thread
@@ -269,8 +270,9 @@ class Checker:
         key = (actor, time, thread.number, site.code, site.line, is_write, is_shared)
         access = self._accesses.get(key)
         if access is None:
+            what = site.instruction or "a copy"
             access = self._accesses[key] = Access(
-                actor, time, is_write, is_async, is_atomic, self.run, site, (first, count), site.instruction or "a copy"
+                actor, time, is_write, is_async, is_atomic, self.run, site, (first, count), what, detail
             )
         begin = thread.number - thread.index + first
         self._touch(bytes_, access, slice(begin, begin + count), is_shared)
@@ -335,4 +337,5 @@ class Checker:
 
 def _who(access: Access) -> str:
     first, count = access.threads
-    return f"block {access.site.thread.block.index}, {role(range(first, first + count))}"
+    who = f"block {access.site.thread.block.index}, {role(range(first, first + count))}"
+    return f"{who}, {access.detail}" if access.detail else who

@@ -33,7 +33,9 @@ class Access:
     threads : tuple of int
         Those that executed it, in their block: the first, and how many.
     what : str
-        ``TMA load``, for reports.
+        ``tma.load``, for reports.
+    detail : str
+        On which barrier, in which phase, it is over.
     """
 
     actor: int
@@ -45,6 +47,7 @@ class Access:
     site: Site
     threads: tuple[int, int]
     what: str
+    detail: str = ""
 
 
 Check = Callable[[Access], None]
