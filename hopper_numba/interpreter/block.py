@@ -106,6 +106,7 @@ class Block:
         self.memory = SharedMemory(
             machine.statics, dynamic_shared, machine.fault, is_checked=machine.checker is not None
         )
+        self.memory.begun_at = self.begun_at
         self.barriers: dict[int, Barrier] = {}
         self.named: dict[int, NamedBarrier] = {}
         self.layouts: dict[int, Any] = {}
@@ -127,6 +128,14 @@ class Block:
             barrier.thread_exited()
         self.warp_syncs[thread.warp].thread_exited()
         self.machine.cluster_barrier.thread_exited(thread)
+
+    def begun_at(self, address: int) -> str:
+        """Where the copy began that is still to write a byte, and the barrier that it completes on, for reports."""
+        for work in self.machine.scheduler.work:
+            writes = getattr(work, "writes", None)
+            if writes is not None and writes(self.memory, address):
+                return f"\n  begun at {work.site}{work.completes_on()}"
+        return ""
 
     def check_registers(self) -> None:
         """Refuse what its warp groups ask for by setmaxnreg, if the block cannot have been launched with as much."""

@@ -266,11 +266,20 @@ class Load(Copy):
         if combine is None:
             place.claim()
 
+    def writes(self, memory: Any, address: int) -> bool:
+        """Whether it is still to write a byte of a block's memory."""
+        place = self.place
+        return place.block.memory is memory and bool((place.elements == address // place.itemsize).any())
+
+    def completes_on(self) -> str:
+        """The barrier and the phase, for reports."""
+        return f", on barrier {self.barrier.name}, phase {self.barrier.phase}"
+
     def check(self, checker: Any) -> None:
         """Let the checker of hazards know."""
         history = self.barrier.history
         history.given_to_copy()
-        detail = f"on barrier {self.barrier.name}, phase {self.barrier.phase}"
+        detail = self.completes_on().removeprefix(", ")
         work = {"site": self.site, "actor": history.actor, "time": self.barrier.phase + 1, "detail": detail}
         is_async = not isinstance(self.source, Value)
         self.source.check(checker, False, is_async=is_async, **work)

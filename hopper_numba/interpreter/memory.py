@@ -89,6 +89,8 @@ class SharedMemory:
     array, state : numpy.ndarray of uint8
         Bytes and their states, by address.
     dynamic : int
+    begun_at : function
+        Of an address; says where the copy began that is still to write there.
     shadow : Shadow or None
         For the checker of hazards.
     """
@@ -104,6 +106,7 @@ class SharedMemory:
         self._views = {n: self.array.view(f"u{n}") for n in (1, 2, 4, 8)}
         self._state_views = {n: self.state.view(f"u{n}") for n in (1, 2, 4, 8)}
         self.state[BASE : BASE + dynamic] = UNWRITTEN
+        self.begun_at: Callable[[int], str] = lambda address: ""
         self.shadow = Shadow(size) if is_checked else None
 
     def allow(self, address: int, nbytes: int) -> None:
@@ -217,14 +220,15 @@ class SharedMemory:
             kind = ReadBeforeArrivalError if verb == "read" else OverwriteError
             return fault(
                 kind,
-                f"{begin}a TMA load is still to write {address:#x}; wait for the barrier that it completes on",
+                f"{begin}a TMA load is still to write {address:#x}; wait for the barrier that it completes on"
+                f"{self.begun_at(address)}",
             )
         if state & COPIED:
             kind = ReadBeforeArrivalError if verb == "read" else OverwriteError
             return fault(
                 kind,
                 f"{begin}a copy by cp.async is still to write {address:#x}; its thread waits by cp_async.wait_group or "
-                "cp_async.wait_all, or it arrives on a barrier",
+                f"cp_async.wait_all, or it arrives on a barrier{self.begun_at(address)}",
             )
         if state & UNWRITTEN:
             return fault(UninitialisedReadError, f"{begin}nobody has written {address:#x} yet")

@@ -68,6 +68,14 @@ class Copy:
             self.is_complete = True
         return True
 
+    def writes(self, memory: Any, address: int) -> bool:
+        """Whether it is still to write a byte of a block's memory."""
+        return self.memory is memory and address in self.places
+
+    def completes_on(self) -> str:
+        """Nothing: its thread waits for it."""
+        return ""
+
     def wait(self) -> None:
         """Copy now, unless that is done."""
         self.was_awaited = True

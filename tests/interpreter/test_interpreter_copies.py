@@ -578,3 +578,20 @@ def test_a_policy_for_a_fraction_out_of_range_is_refused(fraction):
 
     with pytest.raises(TypeError, match=r"cache\.evict_last: fraction must be above 0 and at most 1; got"):
         interpreter.run(kernel, (fraction,), 1, 1)
+
+
+def test_a_read_before_arrival_names_where_the_copy_began_and_its_barrier():
+    def kernel(a):
+        smem = SHARED.open()
+        mbarrier.init(smem.loaded, 1)
+        fence.mbarrier_init()
+        mbarrier.arrive_expect_tx(smem.loaded, smem.tile.nbytes)
+        tma.load(smem.tile, a, (0, 0), smem.loaded)
+        matrix_row = memory.ld_shared_b32(smem.tile.address(0, 0))
+        mbarrier.wait(smem.loaded, 0)
+        return matrix_row
+
+    with pytest.raises(interpreter.ReadBeforeArrivalError) as caught:
+        run(kernel, whole())
+    text = str(caught.value)
+    assert "begun at" in text and "tma.load(smem.tile, a, (0, 0), smem.loaded), on barrier loaded, phase 0" in text
