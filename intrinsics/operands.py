@@ -186,10 +186,9 @@ class Immediate(Operand):
 
 @dataclasses.dataclass(frozen=True)
 class Flag(Operand):
-    """A compile-time bool, which stands in the PTX text as one word or the other."""
+    """A compile-time bool; what the text has for it is the form's to say."""
 
-    true: str
-    false: str
+    in_text = False
 
     def resolve(self, ty: types.Type) -> types.Type:
         if not isinstance(ty, types.BooleanLiteral):
@@ -197,7 +196,7 @@ class Flag(Operand):
         return ty
 
     def lower(self, emission: Emission, ty: types.Type, value: Any, declared: Any) -> str:
-        return self.true if ty.literal_value else self.false
+        return ""
 
     def value(self, value: Any) -> bool:
         if not isinstance(value, bool):

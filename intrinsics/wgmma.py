@@ -120,15 +120,6 @@ class LeftOperand(MatrixDescriptor):
         return value if hasattr(value, "fragment_shape") else super().value(value)
 
 
-@dataclasses.dataclass(frozen=True)
-class Negation(Flag):
-    """Whether an operand is negated; `form` writes it, integers have none."""
-
-    true: str = ""
-    false: str = ""
-    in_text = False
-
-
 A, B = LeftOperand(), MatrixDescriptor(k_major_if_transposed=True)
 
 
@@ -299,8 +290,8 @@ def mma(
     b: B,
     acc: Accumulators(),
     scale_d: Predicate() = True,
-    negate_a: Negation() = False,
-    negate_b: Negation() = False,
+    negate_a: Flag() = False,
+    negate_b: Flag() = False,
 ) -> InPlace():
     """Multiply two matrices and add to an accumulator, asynchronously: one instruction.
 

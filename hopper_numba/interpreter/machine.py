@@ -156,8 +156,7 @@ class Machine:
                     missing = "tma.commit_group and " if store in thread.open_bulk else ""
                     raise self.fault(
                         UnfinishedError,
-                        f"block {block.index} ended while this {named(store.site)} may still read its shared "
-                        "memory: "
+                        f"block {block.index} ended while this {named(store.site)} may still read its shared memory: "
                         f"{missing}tma.wait_group_read must come before",
                         site=store.site,
                     )
@@ -359,18 +358,19 @@ class Machine:
     def global_store(self, element: GlobalElement, data: Any) -> None:
         """Write bytes to an argument."""
         self.step()
-        found = np.frombuffer(data, np.uint8)
-        element.array.store_bytes(element, found)
-        self._touch_global(element, len(found), is_write=True)
+        self._store_global(element, data)
 
     def global_release(self, element: GlobalElement, data: Any) -> None:
         """As `global_store`, releasing what the thread did before."""
         self.step()
         if self.checker is not None:
             self.checker.release_to(element.array.location(element), self.thread, keeps=False)
+        self._store_global(element, data, is_atomic=True)
+
+    def _store_global(self, element: GlobalElement, data: Any, is_atomic: bool = False) -> None:
         found = np.frombuffer(data, np.uint8)
         element.array.store_bytes(element, found)
-        self._touch_global(element, len(found), is_write=True, is_atomic=True)
+        self._touch_global(element, len(found), True, is_atomic)
 
     def global_update(self, element: GlobalElement, dtype: np.dtype, update: Callable[[int], int]) -> None:
         """Replace an unsigned number of an argument by the low bits of what `update` makes of it, atomically."""
@@ -379,8 +379,7 @@ class Machine:
             self.checker.release_to(element.array.location(element), self.thread, keeps=True)
         old = int(element.array.load_bytes(element, dtype.itemsize).view(dtype)[0])
         new = update(old) & (1 << 8 * dtype.itemsize) - 1
-        element.array.store_bytes(element, np.array([new], dtype).view(np.uint8))
-        self._touch_global(element, dtype.itemsize, is_write=True, is_atomic=True)
+        self._store_global(element, np.array([new], dtype).tobytes(), is_atomic=True)
 
     def _touch_global(self, element: GlobalElement, nbytes: int, is_write: bool, is_atomic: bool = False) -> None:
         if self.checker is not None:

@@ -113,8 +113,9 @@ def witness(hazard: HazardError) -> None:
 
 def count_launch(settings: Settings, name: str) -> None:
     """Count a launch of a kernel, for `watch` too."""
-    for counting in {id(one): one for one in (settings, _watcher.get()) if one is not None}.values():
-        counting.launches[name] += 1
+    settings.launches[name] += 1
+    if (watcher := _watcher.get()) is not None and watcher is not settings:
+        watcher.launches[name] += 1
 
 
 @contextmanager

@@ -21,7 +21,7 @@ def test_is_reported(bug):
         first = run(bug, False, seed)[0]
         text = str(first)
         assert first.kind == bug.kind, text
-        assert getattr(first, "is_error", True)
+        assert first.is_error
         assert re.search(bug.says, text), text
         marked = bug.lines("(1)") + bug.lines("(2)")
         assert first.line in bug.lines("(2)"), text

@@ -73,7 +73,7 @@ class Phases:
         self._checker, self._barrier = checker, barrier
         self.actor = checker.clocks.new_actor()
         self._of_block, self._of_cluster = Channel(), Channel()
-        self._seen: dict[int, tuple[int, int, Access]] = {}
+        self._seen: dict[int, tuple[int, Access]] = {}
         self._uses: dict[int, Access] = {}
         self._made = self._access("mbarrier.init")
 
@@ -155,9 +155,9 @@ class Phases:
         if not is_own:
             self._checker.reached(self._barrier.block, use)
         released = self._checker.released(thread, order.startswith("relaxed"))
-        to_cluster = released if is_own or order == "release.cluster" else only(released.copy(), RELAXED)
-        to_block = released if is_own else only(released.copy(), RELAXED)
-        self._of_block.release(to_block)
+        over = released if is_own else only(released.copy(), RELAXED)
+        to_cluster = released if order == "release.cluster" else over
+        self._of_block.release(over)
         self._of_cluster.release(to_cluster)
 
     def copied(self, actor: int, time: int) -> None:
@@ -170,8 +170,8 @@ class Phases:
     def completed(self, phase: int) -> None:
         """A phase is complete: its arrivals must know that whoever saw the one before has."""
         pending = self._of_cluster.pending
-        for number, (seen, time, access) in list(self._seen.items()):
-            if seen == phase - 1 and pending is not None and pending[HAPPENED, number] < time:
+        for number, (seen, access) in self._seen.items():
+            if seen == phase - 1 and pending is not None and pending[HAPPENED, number] < access.time:
                 self._checker.report(
                     "phase-overrun",
                     f"barrier {self._barrier.name} may complete phase {phase} before this wait for phase {seen} "
@@ -180,7 +180,7 @@ class Phases:
                     access,
                     None,
                 )
-            del self._seen[number]
+        self._seen.clear()
         for channel in (self._of_block, self._of_cluster):
             released = np.zeros((ROWS, self._checker.clocks.actors), np.int32)
             released[:, self.actor] = phase + 1
@@ -196,7 +196,7 @@ class Phases:
         if phase < 0:
             return
         access = self._uses[thread.number] = self._access("mbarrier.wait")
-        self._seen[thread.number] = (phase, access.time, access)
+        self._seen[thread.number] = (phase, access)
         self._checker.clocks.tick(thread.number)
 
 
