@@ -19,16 +19,20 @@ from typing import Any
 
 import numpy as np
 from cuda.pathfinder import load_nvidia_dynamic_lib
-from numba.cuda.descriptor import cuda_target
+from numba.core.typing import templates as core_templates
+from numba.cuda.cudadecl import registry as cuda_registry
 from numba.cuda.dispatcher import CUDADispatcher
 from numba.cuda.extending import _Intrinsic
+from numba.cuda.typing import templates
 
 from hopper_numba import intrinsics
 from hopper_numba.intrinsics.ptx import DeviceFunction
-from hopper_numba.intrinsics.tiles import Shared
+from hopper_numba.intrinsics.tiles import Description
 
 LIBRARIES = ("builtins", "numba", "numpy", "math", "operator", "ml_dtypes")
 VERSIONED = ("numba", "numba-cuda", "llvmlite", "numpy", "ml_dtypes", "cuda-core", "cuda-bindings")
+REGISTRIES = (templates.builtin_registry, core_templates.builtin_registry, cuda_registry)
+"""Where overloads of functions are registered."""
 
 
 class Unknown(TypeError):
@@ -120,7 +124,7 @@ def _parts(value: Any, seen: set[int]) -> Iterator[str | bytes]:
         for key, element in value.items():
             yield repr(key)
             yield from _parts(element, seen)
-    elif isinstance(value, Shared):
+    elif isinstance(value, Description):
         yield str(value)
     else:
         text = repr(value)
@@ -130,9 +134,11 @@ def _parts(value: Any, seen: set[int]) -> Iterator[str | bytes]:
 
 
 def _is_overloaded(function: types.FunctionType) -> bool:
-    """Whether Numba puts other code in the place of this function."""
-    cuda_target.typing_context.refresh()
-    return cuda_target.typing_context._lookup_global(function) is not None
+    """Whether Numba puts other code in the place of this function: whether somebody registered it.
+
+    A look at the registries; to ask Numba's typing context would load all of Numba's own functions first.
+    """
+    return any(value is function for registry in REGISTRIES for value, _ in registry.globals)
 
 
 def _is_library(value: Callable | type) -> bool:

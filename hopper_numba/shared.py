@@ -26,8 +26,8 @@ class SharedLayout(Shared):
 
     Parameters
     ----------
-    **members : Tile or Barriers
-        Made by `tile` and `barriers`.
+    **members : Tile, Barriers or Pipeline
+        Made by `tile`, `barriers` and `Pipeline`.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class SharedLayout(Shared):
     Raises
     ------
     TypeError
-        For a member that is neither a tile nor barriers.
+        For a member that is none of these.
     ValueError
         For a member's name that begins with an underscore, or that a view has itself: ``open``, ``address``, ``part``,
         ``base``, ``description``.
@@ -53,8 +53,8 @@ class SharedLayout(Shared):
 
     def __init__(self, **members: Shared) -> None:
         for name, member in members.items():
-            if not isinstance(member, Shared) or isinstance(member, SharedLayout):
-                raise TypeError(f"SharedLayout: {name} must be a tile(…) or barriers(…); got {member!r}")
+            if not isinstance(member, Shared) or type(member) is SharedLayout:
+                raise TypeError(f"SharedLayout: {name} must be a tile(…), barriers(…) or a Pipeline; got {member!r}")
             if name in RESERVED or name.startswith("_"):
                 raise ValueError(
                     f"SharedLayout: {name!r} cannot be a member's name: none begins with an underscore, or is one that "
@@ -63,7 +63,7 @@ class SharedLayout(Shared):
         self.members = members
         self.offsets: dict[str, int] = {}
         end = 0
-        for name, member in sorted(members.items(), key=lambda item: isinstance(item[1], Barriers)):
+        for name, member in sorted(members.items(), key=lambda item: _place(item[1])):
             self.offsets[name] = -(-end // member.alignment) * member.alignment
             end = self.offsets[name] + member.nbytes
         self.nbytes = end
@@ -85,3 +85,8 @@ class SharedLayout(Shared):
 
     def __hash__(self) -> int:
         return hash(str(self))
+
+
+def _place(member: Shared) -> int:
+    """Tiles come first, then pipelines, which end with barriers, then barriers."""
+    return 2 if isinstance(member, Barriers) else int(isinstance(member, SharedLayout))

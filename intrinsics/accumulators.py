@@ -175,32 +175,74 @@ class InPlace(Result):
 # Functions unrolled over an accumulator ------------------------------------------------------------------------------
 
 
-def for_each_pair(typingctx: Any, function: types.Type, acc: types.Type, args: types.Type) -> Any:
-    """Type and emit ``wgmma.for_each_pair``: one inlined call for each pair of neighbouring columns."""
+VALUES = {"float32": types.float32, "int32": types.int32, "float16": types.uint32}
+"""What a register of an accumulator holds."""
+
+
+def check_unrolled(name: str, function: types.Type, acc: types.Type, args: types.Type) -> None:
+    """Refuse what a function unrolled over an accumulator does not take."""
     if not isinstance(function, types.Dispatcher):
-        raise NumbaTypeError(f"wgmma.for_each_pair: function must be a device function; got {function}")
+        raise NumbaTypeError(f"wgmma.{name}: function must be a device function; got {function}")
     if not isinstance(acc, AccumulatorType):
-        raise NumbaTypeError(f"wgmma.for_each_pair: acc must be an accumulator; got {acc}")
+        raise NumbaTypeError(f"wgmma.{name}: acc must be an accumulator; got {acc}")
     if acc.in_flight:
         raise NumbaTypeError(
-            "wgmma.for_each_pair: acc is still in flight: acc = wgmma.wait_group(acc, 0) must come before it is read"
+            f"wgmma.{name}: acc is still in flight: acc = wgmma.wait_group(acc, 0) must come before it is read"
         )
     if not isinstance(args, types.BaseTuple):
-        raise NumbaTypeError(f"wgmma.for_each_pair: args must be a tuple; got {args}")
-    values = {"float32": (types.float32,) * 2, "int32": (types.int32,) * 2, "float16": (types.uint32,)}[acc.dtype.name]
-    inner = types.void(types.uint32, types.uint32, *values, *args.types)
+        raise NumbaTypeError(f"wgmma.{name}: args must be a tuple; got {args}")
+
+
+def call_unrolled(context: Any, builder: Any, function: Any, values: list[tuple[types.Type, Any]], args: Any) -> None:
+    """Emit one inlined call: of u32 row and column, `values` and the further arguments, a type and a tuple."""
+    ty, value = args
+    extra = [builder.extract_value(value, i) for i in range(len(ty))]
+    inner = types.void(types.uint32, types.uint32, *(one for one, _ in values[2:]), *ty.types)
+    context.compile_internal(builder, function.dispatcher.py_func, inner, [*(one for _, one in values), *extra])
+
+
+def lane_and_warp(context: Any, builder: Any) -> tuple[Any, Any]:
+    """Emit the thread's lane, and its warp in the warp group."""
+    thread = context.compile_internal(builder, linear_thread, types.uint32(), [])
+    return builder.and_(thread, i32(31)), builder.and_(builder.lshr(thread, i32(5)), i32(3))
+
+
+def for_each_pair(typingctx: Any, function: types.Type, acc: types.Type, args: types.Type) -> Any:
+    """Type and emit ``wgmma.for_each_pair``: one inlined call for each pair of neighbouring columns."""
+    check_unrolled("for_each_pair", function, acc, args)
+    held, count = VALUES[acc.dtype.name], acc.dtype.itemsize // 2  # registers of a pair
 
     def codegen(context: Any, builder: Any, sig: Any, call: Any) -> Any:
-        extra = [builder.extract_value(call[2], i) for i in range(len(args))]
-        thread = context.compile_internal(builder, linear_thread, types.uint32(), [])
-        lane, warp = builder.and_(thread, i32(31)), builder.and_(builder.lshr(thread, i32(5)), i32(3))
+        lane, warp = lane_and_warp(context, builder)
         first_row = builder.add(builder.mul(warp, i32(16)), builder.lshr(lane, i32(2)))
         first_column = builder.mul(builder.and_(lane, i32(3)), i32(2))
-        for pair in range(acc.registers // len(values)):
+        for pair in range(acc.registers // count):
             row = builder.add(first_row, i32(8 * (pair % 2)))
             column = builder.add(first_column, i32(8 * (pair // 2)))
-            registers = [builder.extract_value(call[1], pair * len(values) + i) for i in range(len(values))]
-            context.compile_internal(builder, function.dispatcher.py_func, inner, [row, column, *registers, *extra])
+            registers = [(held, builder.extract_value(call[1], pair * count + i)) for i in range(count)]
+            values = [(types.uint32, row), (types.uint32, column), *registers]
+            call_unrolled(context, builder, function, values, (args, call[2]))
+        return context.get_dummy_value()
+
+    return types.none(function, acc, args), codegen
+
+
+def for_each_block(typingctx: Any, function: types.Type, acc: types.Type, args: types.Type) -> Any:
+    """Type and emit ``wgmma.for_each_block``: one inlined call for each 16 x 16 of the warp's rows."""
+    check_unrolled("for_each_block", function, acc, args)
+    if acc.n % 16:
+        raise NumbaTypeError(f"wgmma.for_each_block: acc must have a multiple of 16 columns; got {acc}")
+    count = 2 * acc.dtype.itemsize  # registers of a block
+    held = types.UniTuple(VALUES[acc.dtype.name], count)
+
+    def codegen(context: Any, builder: Any, sig: Any, call: Any) -> Any:
+        _, warp = lane_and_warp(context, builder)
+        row = builder.mul(warp, i32(16))
+        for block in range(acc.n // 16):
+            registers = [builder.extract_value(call[1], block * count + i) for i in range(count)]
+            together = (held, context.make_tuple(builder, held, registers))
+            values = [(types.uint32, row), (types.uint32, i32(16 * block)), together]
+            call_unrolled(context, builder, function, values, (args, call[2]))
         return context.get_dummy_value()
 
     return types.none(function, acc, args), codegen

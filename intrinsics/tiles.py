@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -55,7 +56,19 @@ class Term:
         return (quotient % self.modulus if self.modulus else quotient) * self.stride
 
 
-class Shared:
+class Description:
+    """What a kernel captures and knows when it is compiled. Printed, it tells all that it is.
+
+    Attributes
+    ----------
+    constants : tuple of str
+        The attributes that a kernel may read.
+    """
+
+    constants: tuple[str, ...] = ()
+
+
+class Shared(Description):
     """The description of something in shared memory. Subclasses say how attributes and items are found.
 
     Attributes
@@ -64,11 +77,13 @@ class Shared:
         Bytes taken in shared memory.
     alignment : int
         Bytes its address is a multiple of.
+    methods : dict of str to function
+        What a view of it can do besides, when it is interpreted.
     """
 
     nbytes: int
     alignment: int
-    constants: tuple[str, ...] = ()
+    methods: dict[str, Callable] = {}  # noqa: RUF012
 
     def attribute(self, name: str) -> tuple[Shared, int] | None:
         """The description and byte offset of the attribute `name`, or None."""

@@ -21,7 +21,7 @@ from numba.cuda.cudaimpl import registry as lowering
 from numba.cuda.extending import core_models, register_model, typeof_impl
 from numba.cuda.typing.templates import AbstractTemplate, AttributeTemplate, bound_function, signature
 
-from .tiles import Shared, Term, Tile
+from .tiles import Description, Shared, Term, Tile
 
 OPENED = "hopper_numba_shared_"
 """The symbol of dynamic shared memory in a kernel that opens a layout, but for the bytes that it takes."""
@@ -53,16 +53,16 @@ def literals_first(template: Any) -> Any:
 
 
 class DescriptionType(types.Type):
-    """The type of a description of shared memory; it has no value at run time."""
+    """The type of a description; it has no value at run time."""
 
-    def __init__(self, description: Shared) -> None:
+    def __init__(self, description: Description) -> None:
         self.description = description
         super().__init__(f"Description[{description}]")
 
 
 register_model(DescriptionType)(core_models.OpaqueModel)
 lowering.lower_constant(DescriptionType)(lambda context, builder, ty, pyval: context.get_dummy_value())
-typeof_impl.register(Shared)(lambda value, context: DescriptionType(value))
+typeof_impl.register(Description)(lambda value, context: DescriptionType(value))
 
 
 @typing_registry.register_attr
@@ -76,7 +76,8 @@ class DescriptionAttributes(AttributeTemplate):
 
     @bound_function("Description.open")
     def resolve_open(self, ty: DescriptionType, args: tuple, kws: dict) -> Any:
-        return None if args or kws else signature(SharedViewType(ty.description), recvr=ty)
+        opens = isinstance(ty.description, Shared) and not args and not kws
+        return signature(SharedViewType(ty.description), recvr=ty) if opens else None
 
 
 @lowering.lower_getattr_generic(DescriptionType)
@@ -138,6 +139,8 @@ class SharedView:
         description = self.description
         if name in description.constants:
             return getattr(description, name)
+        if name in description.methods:
+            return functools.partial(description.methods[name], self)
         found = _found(description, "attribute", name) if isinstance(description, Tile) else description.attribute(name)
         if found is None:
             raise AttributeError(f"{description} has no attribute {name!r}")

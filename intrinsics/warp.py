@@ -4,10 +4,11 @@ A thread's number in its block counts x fastest, then y, then z; 32 in a row are
 """
 
 from .machine import machine, warp, warp_group
-from .operands import Immediate, u32
+from .operands import Immediate, u32, u32_of
 from .ptx import member, ptx
 from .results import predicate
 
+Lanes = u32_of(0, 31)
 SAME = "a thread's place in its block never changes"
 
 
@@ -83,6 +84,33 @@ def elect_one() -> predicate:
     interpreter raises where they do not, and elects lane 0.
     """
     return warp(first_lane)
+
+
+def across(lanes):
+    """What each lane gets of a butterfly: the value of the lane whose number differs in the bits of the mask."""
+    return [lanes[lane ^ mask][0] for lane, (_, mask) in enumerate(lanes)]
+
+
+@ptx("shfl.sync.bfly.b32 {result}, {value}, {mask}, 0x1f, 0xffffffff;", threads="warp")
+def shfl_bfly(value: u32, mask: Lanes) -> u32:
+    """Exchange values between the lanes of a warp: each gets that of the lane whose number is its own xor `mask`.
+
+    Parameters
+    ----------
+    value : u32
+    mask : u32
+        0 to 31; the same in all lanes whose values are exchanged.
+
+    Returns
+    -------
+    u32
+
+    Notes
+    -----
+    PTX ISA, "shfl.sync": mode bfly. All 32 threads of a warp execute it together; the interpreter raises where they do
+    not. It orders no memory.
+    """
+    return warp(across, value, mask)
 
 
 def set_registers(lanes):

@@ -399,11 +399,43 @@ def for_each_pair(function, acc, args):
     -----
     Each thread executes it for what it holds. The interpreter raises for an accumulator in flight.
     """
+    check_unrolled(function, acc, args)
+    for row, column, values in acc.pairs():
+        function(row, column, *values, *args)
+
+
+@device_function(accumulators.for_each_block)
+def for_each_block(function, acc, args):
+    """Call `function` for each block of 16 rows and 16 columns that this warp holds, unrolled.
+
+    Parameters
+    ----------
+    function : device function
+        ``function(row, column, values, *args)``: `row` and `column` are those of the block's first element, the same in
+        all 32 threads. `values` is what this thread holds of the block: a tuple of 4 u32, of a float16 accumulator,
+        as `matrix.stmatrix_x4` takes them: of rows 0-7 and 8-15 of columns 0-7, then of columns 8-15. Of a float32 or
+        int32 accumulator a tuple of 8, two where that has one.
+    acc : accumulator
+        With a multiple of 16 columns. One in flight is refused.
+    args : tuple
+        Passed on; ``()`` for none.
+
+    Notes
+    -----
+    Each thread executes it for what it holds. The interpreter raises for an accumulator in flight.
+    """
+    check_unrolled(function, acc, args)
+    if acc.n % 16:
+        raise Refused(f"acc must have a multiple of 16 columns; got {acc!r}")
+    for row, column, values in acc.blocks():
+        function(row, column, values, *args)
+
+
+def check_unrolled(function, acc, args):
+    """Refuse what a function unrolled over an accumulator does not take."""
     if not callable(function):
         raise Refused(f"function must be a device function; got {function!r}")
     if not hasattr(acc, "accumulator_shape"):
         raise Refused(f"acc must be an accumulator; got {acc!r}")
     if not isinstance(args, tuple):
         raise Refused(f"args must be a tuple; got {args!r}")
-    for row, column, values in acc.pairs():
-        function(row, column, *values, *args)

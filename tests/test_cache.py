@@ -260,7 +260,7 @@ PROGRAM = """
         x[cuda.threadIdx.x] = helper(x[0])
 
     result = kernel.compile((types.Array(types.float32, 1, "C"),))
-    print(len(compiled), len(result.cubin), result.resources.registers)
+    print(len(compiled), len(result.cubin), result.resources.registers, "numba.cuda.vector_types" in sys.modules)
 """
 
 
@@ -281,6 +281,7 @@ def test_processes_share_an_empty_cache(tmp_path):
     results = [finish(process) for process in [start(tmp_path), start(tmp_path)]]
     assert results[0][1:] == results[1][1:]
     again = finish(start(tmp_path))
-    assert again == ["0", *results[0][1:]]
+    # what is in the cache needs none of Numba's own functions, which take a while to load
+    assert again == ["0", *results[0][1:3], "False"]
     assert finish(start(tmp_path, offset=2))[0] == "1"
     assert not list(Path(tmp_path, "cache").rglob("*.tmp"))

@@ -37,7 +37,7 @@ def test_equal_content_is_equal():
 @pytest.mark.parametrize(
     ("members", "message"),
     [
-        ({"a": 4}, "a must be a tile.* or barriers.*; got 4"),
+        ({"a": 4}, r"a must be a tile\(…\), barriers\(…\) or a Pipeline; got 4"),
         ({"open": barriers()}, "'open' cannot be a member's name"),
         ({"_a": barriers()}, "'_a' cannot be a member's name"),
         *(({name: barriers()}, f"'{name}' cannot be") for name in ("base", "description", "address", "part")),

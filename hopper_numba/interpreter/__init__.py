@@ -12,6 +12,7 @@ reads of what is not there          `UninitialisedReadError`, `ReadBeforeArrival
 writes where a load is on its way   `OverwriteError`
 bounds, alignment                   `OutOfBoundsError`, `MisalignedError`
 parts of a warp or warp group       `DivergenceError`
+what another role has to do         `WrongRoleError`
 accumulators in flight              `AccumulatorInFlightError`
 unfinished work at a block's end    `UnfinishedError`
 what nothing orders                 one of the kinds below
@@ -69,6 +70,7 @@ from .errors import (
     TxMismatchError,
     UnfinishedError,
     UninitialisedReadError,
+    WrongRoleError,
 )
 from .launch import run
 from .settings import Settings, active, interpret
@@ -91,6 +93,7 @@ __all__ = [
     "TxMismatchError",
     "UnfinishedError",
     "UninitialisedReadError",
+    "WrongRoleError",
     "active",
     "interpret",
     "run",

@@ -177,14 +177,22 @@ class Block:
     def name_of(self, address: int) -> str:
         """What the layout calls a place in shared memory, or its address."""
         for base, layout in self.layouts.items():
-            offsets = getattr(layout, "offsets", {})
-            for name, member in getattr(layout, "members", {}).items():
-                within = address - base - offsets[name]
-                if 0 <= within < member.nbytes:
-                    count = getattr(member, "count", None)
-                    return name if count is None else f"{name}[{within // (member.nbytes // count)}]"
+            if name := _name_within(layout, address - base):
+                return name
         for array in self._static.values():
             within = address - array.shared_address
             if 0 <= within < array.nbytes:
                 return f"{array.name}[{within // array.itemsize}]"
         return f"at {address:#x}"
+
+
+def _name_within(layout: Any, offset: int) -> str:
+    """What lies so many bytes from the beginning of a layout: ``pipe.full[2]``; empty if nothing does."""
+    for name, member in getattr(layout, "members", {}).items():
+        within = offset - layout.offsets[name]
+        if 0 <= within < member.nbytes:
+            if inner := _name_within(member, within):
+                return f"{name}.{inner}"
+            count = getattr(member, "count", None)
+            return name if count is None else f"{name}[{within // (member.nbytes // count)}]"
+    return ""

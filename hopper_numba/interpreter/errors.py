@@ -109,6 +109,12 @@ class DivergenceError(HazardError):
     kind = "divergent-collective"
 
 
+class WrongRoleError(HazardError):
+    """What threads of one role do that another role has to."""
+
+    kind = "wrong-role"
+
+
 class AccumulatorInFlightError(HazardError):
     """An accumulator read before ``wgmma.wait_group(acc, 0)``."""
 

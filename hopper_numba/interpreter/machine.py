@@ -27,6 +27,7 @@ from .errors import (
     OutOfBoundsError,
     PhaseOverrunError,
     UnfinishedError,
+    WrongRoleError,
 )
 from .hazards import Checker
 from .matrices import Accumulator, Fragment, MatrixUnit, Product, elements_of, whole, zeros
@@ -273,6 +274,10 @@ class Machine:
         """Let each thread of the warp group have so many registers, from the block's pool."""
         thread = self.thread
         thread.block.registers[thread.warp_group] = (count, self.site())
+
+    def wrong_role(self, role: Any) -> HazardError:
+        """The error of a thread that does not have the role that it acts in."""
+        return self.fault(WrongRoleError, f"the executing thread does not have the role {role}")
 
     # Memory ---------------------------------------------------------------------------------------------------------
 

@@ -98,6 +98,13 @@ class Accumulator:
             values = ((v,) for v in packed.tolist())
         return zip(rows.tolist(), columns.tolist(), values, strict=True)
 
+    def blocks(self) -> Iterator[tuple[int, int, tuple]]:
+        """First row and column of the blocks of 16 x 16 of the thread's warp, and the values held of each."""
+        row, values = self.thread // 32 * 16, [value for _, _, pair in self.pairs() for value in pair]
+        count = len(values) * 16 // self.n
+        for block in range(self.n // 16):
+            yield row, 16 * block, tuple(values[block * count : (block + 1) * count])
+
     def __repr__(self) -> str:
         return f"<{'in flight' if self.in_flight else 'accumulator'}: {self.dtype} 64x{self.n}>"
 

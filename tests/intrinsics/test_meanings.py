@@ -154,6 +154,18 @@ def test_one_thread_of_a_warp_is_elected():
     assert sum(Machine().together(warp.elect_one, lambda lane: ())) == 1
 
 
+@pytest.mark.parametrize("mask", range(32))
+def test_butterfly(mask):
+    got = Machine().together(warp.shfl_bfly, lambda lane: (3 * lane, mask))
+    assert got == [3 * (lane ^ mask) for lane in LANES]
+
+
+@pytest.mark.parametrize("mask", [-1, 32, 1.0])
+def test_butterfly_across_warps(mask):
+    with pytest.raises(TypeError, match=r"warp\.shfl_bfly: mask must be "):
+        one_of(Machine(), warp.shfl_bfly, 0, mask)
+
+
 @pytest.mark.parametrize(("thread", "of"), [(0, (0, 0)), (31, (0, 0)), (32, (1, 0)), (127, (3, 0)), (300, (9, 2))])
 def test_places(thread, of):
     machine = Machine()
@@ -343,6 +355,7 @@ ELEMENT = GlobalElement(np.zeros(4, np.uint32), 0)
 
 class Held:
     accumulator_shape = (64, 8)
+    n = 8
 
 
 # Operands ------------------------------------------------------------------------------------------------------------
@@ -359,6 +372,12 @@ class Held:
         (wgmma.for_each_pair, (print, Held(), 3), "wgmma.for_each_pair: args must be a tuple; got 3"),
         (wgmma.for_each_pair, (3, Held(), ()), "wgmma.for_each_pair: function must be a device function; got 3"),
         (wgmma.for_each_pair, (print, 3, ()), "wgmma.for_each_pair: acc must be an accumulator; got 3"),
+        (wgmma.for_each_block, (print, Held(), 3), "wgmma.for_each_block: args must be a tuple; got 3"),
+        (
+            wgmma.for_each_block,
+            (print, Held(), ()),
+            "wgmma.for_each_block: acc must have a multiple of 16 columns; got",
+        ),
         (memory.view, (np.zeros(3), tile("float16", (8, 64))), "memory.view: array must be a shared array; got"),
         (memory.view, (Row(0), 3), "memory.view: description must be a tile(…) or barriers(…); got 3"),
         (matrix.ldmatrix_x1, (TILE,), "row must be an element's address, tile.address(…); got tile(float16, (8, 64)"),

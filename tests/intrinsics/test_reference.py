@@ -32,6 +32,7 @@ def test_every_instruction_and_device_function_has_an_entry():
         "wgmma.zeros",
         "wgmma.fragment",
         "wgmma.for_each_pair",
+        "wgmma.for_each_block",
     }
     page = reference.page({})
     for name in entries:

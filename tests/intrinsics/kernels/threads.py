@@ -26,6 +26,26 @@ def who(given, out):
 
 
 @case(
+    "warp.shfl_bfly",
+    sass=("SHFL.BFLY",),
+    out=lambda: placed(
+        (0, GIVEN[T ^ 5]),
+        (128, GIVEN[T ^ (1 + T % 32 // 16)]),
+        (256, np.repeat(GIVEN[:128].reshape(4, 32).sum(axis=1), 32)),
+    ),
+)
+def butterfly(given, out):
+    t = cuda.threadIdx.x
+    out[t] = warp.shfl_bfly(given[t], 5)
+    out[128 + t] = warp.shfl_bfly(given[t], 1 + t % 32 // 16)
+    total, mask = given[t], 16
+    while mask > 0:
+        total += warp.shfl_bfly(total, mask)
+        mask //= 2
+    out[256 + t] = total
+
+
+@case(
     "warp.setmaxnreg_inc",
     "warp.setmaxnreg_dec",
     threads=256,

@@ -7,7 +7,7 @@ import numpy as np
 from numba import cuda, float32, int32, uint32
 from numba.cuda import types
 
-from hopper_numba.intrinsics import convert, fence, matrix, wgmma
+from hopper_numba.intrinsics import convert, fence, matrix, memory, warp, wgmma
 from hopper_numba.shared import SharedLayout, tile
 
 from .cases import GIVEN, case, placed
@@ -447,3 +447,109 @@ def scaled_and_negated(given, out):
     first, second = wgmma.wait_group((first, second), 0)
     wgmma.for_each_pair(store_signed, first, (out, 0))
     wgmma.for_each_pair(store_signed, second, (out, 512))
+
+
+# Blocks of 16 x 16 ---------------------------------------------------------------------------------------------------
+
+
+def pairs_of(c):
+    """Of a matrix of integers its words, two neighbours in each, as signed halves."""
+    return placed((0, c.astype(np.int16).view(np.uint32).ravel()))
+
+
+def multiplied_by_32():
+    a, b = operands(8)
+    return a[:, 16:32] @ b[32:64, 0:16].T
+
+
+@cuda.jit(device=True)
+def pair_up(low, high):
+    return uint32(int32(low)) & 0xFFFF | uint32(int32(high)) << 16
+
+
+@cuda.jit(device=True)
+def keep_block(row, column, values, out):
+    """By the manual's fragment: two neighbours in each of rows 0-7 and 8-15, of columns 0-7, then of 8-15."""
+    lane = warp.lane_index()
+    at = 16 * (row + lane // 4) + column // 2 + lane % 4
+    out[at] = pair_up(values[0], values[1])
+    out[at + 16 * 8] = pair_up(values[2], values[3])
+    out[at + 4] = pair_up(values[4], values[5])
+    out[at + 16 * 8 + 4] = pair_up(values[6], values[7])
+
+
+@case("wgmma.mma", shared=OPERANDS, sass=("HGMMA.64x32x16.F32",), out=lambda: pairs_of(multiplied_by_32()))
+def blocks_of_floats(given, out):
+    smem = OPERANDS.open()
+    fill_operands(smem, given, 8)
+    acc = wgmma.zeros(float32, 32)
+    wgmma.fence()
+    acc = wgmma.mma(smem.a.part(64, 16, 0, 1), smem.b.part(32, 16, 1, 0).T, acc)
+    wgmma.commit_group()
+    wgmma.for_each_block(keep_block, wgmma.wait_group(acc, 0), (out,))
+
+
+BYTES = SharedLayout(a=tile("int8", (64, 32), 32), b=tile("int8", (32, 32), 32))
+
+
+def multiplied_bytes():
+    rows, columns = np.ogrid[:64, :32]
+    a = GIVEN[rows + columns].astype(np.int64) - 4
+    b = GIVEN[2 * rows[:32] + columns].astype(np.int64) - 4
+    return a @ b.T
+
+
+@cuda.jit(device=True)
+def four_bytes(given, first):
+    word = uint32(0)
+    for i in range(4):
+        word |= ((given[first + i] - 4) & 0xFF) << uint32(8 * i)
+    return word
+
+
+@case("wgmma.mma", shared=BYTES, sass=("IGMMA.64x32x32.S8.S8",), out=lambda: pairs_of(multiplied_bytes()))
+def blocks_of_integers(given, out):
+    smem = BYTES.open()
+    row = cuda.threadIdx.x // 2
+    for j in range(4):
+        column = 16 * (cuda.threadIdx.x % 2) + 4 * j
+        memory.st_shared_b32(smem.a.address(row, column), four_bytes(given, row + column))
+        if row < 32:
+            memory.st_shared_b32(smem.b.address(row, column), four_bytes(given, 2 * row + column))
+    fence.proxy_async_shared_cta()
+    cuda.syncthreads()
+    acc = wgmma.zeros(int32, 32)
+    wgmma.fence()
+    acc = wgmma.mma(smem.a, smem.b.T, acc)
+    wgmma.commit_group()
+    wgmma.for_each_block(keep_block, wgmma.wait_group(acc, 0), (out,))
+
+
+RESULT = SharedLayout(a=tile("float16", (64, 64)), b=tile("float16", (64, 64)), c=tile("float16", (64, 32), 64))
+
+
+@cuda.jit(device=True)
+def stage_block(row, column, values, c):
+    lane = warp.lane_index()
+    matrix.stmatrix_x4(c.address(row + lane % 16, column + lane // 16 * 8), values)
+
+
+@case(
+    "wgmma.mma",
+    shared=RESULT,
+    sass=("HGMMA.64x32x16.F16", r"STSM\.16\.M88\.4 "),
+    out=lambda: placed((0, multiplied_by_32().astype(np.float16).view(np.uint32).ravel())),
+)
+def blocks_of_halves(given, out):
+    smem = RESULT.open()
+    fill_operands(smem, given, 8)
+    acc = wgmma.zeros("float16", 32)
+    wgmma.fence()
+    acc = wgmma.mma(smem.a.part(64, 16, 0, 1), smem.b.part(32, 16, 1, 0).T, acc)
+    wgmma.commit_group()
+    wgmma.for_each_block(stage_block, wgmma.wait_group(acc, 0), (smem.c,))
+    cuda.syncthreads()
+    row, half = cuda.threadIdx.x // 2, cuda.threadIdx.x % 2
+    for i in range(8):
+        word = memory.ld_shared_b32(smem.c.address(row, 16 * half + 2 * i))
+        out[16 * row + 8 * half + i] = word

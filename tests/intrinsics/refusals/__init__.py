@@ -1,6 +1,6 @@
 """Kernels that are refused when they are compiled."""
 
-from . import bulk, cache, cluster, convert, cp_async, memory, operands, tma, wgmma
+from . import bulk, cache, cluster, convert, cp_async, memory, operands, tma, warp, wgmma
 from .cases import MAP, REFUSALS, SHARED
 
 __all__ = [
@@ -15,5 +15,6 @@ __all__ = [
     "memory",
     "operands",
     "tma",
+    "warp",
     "wgmma",
 ]

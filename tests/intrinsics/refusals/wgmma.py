@@ -240,3 +240,34 @@ def read_where_one_way_leads_past_the_wait(smem, m, out, n):
 @refused("wgmma.zeros: dtype must be float32, float16 or int32; got float32")
 def number_for_a_type(smem, m, out, n):
     wgmma.zeros(float32(n), 8)
+
+
+@cuda.jit(device=True)
+def store_block(row, column, values, out):
+    out[row] = uint32(values[0])
+
+
+@refused("wgmma.for_each_block: acc must have a multiple of 16 columns; got Accumulator[float32, 64x24]")
+def blocks_of_24_columns(smem, m, out, n):
+    wgmma.for_each_block(store_block, wgmma.zeros(float32, 24), (out,))
+
+
+@refused("wgmma.for_each_block: acc must be an accumulator; got Fragment[float16, 64x16]")
+def blocks_of_a_fragment(smem, m, out, n):
+    wgmma.for_each_block(store_block, wgmma.fragment(np.float16, (n, n, n, n)), (out,))
+
+
+@refused("wgmma.for_each_block: args must be a tuple; got array(uint32, 1d, C)")
+def blocks_with_arguments_that_are_no_tuple(smem, m, out, n):
+    wgmma.for_each_block(store_block, wgmma.zeros(float32, 16), out)
+
+
+@refused("wgmma.for_each_block: function must be a device function; got int64")
+def blocks_for_a_number(smem, m, out, n):
+    wgmma.for_each_block(n, wgmma.zeros(float32, 16), (out,))
+
+
+@refused("wgmma.for_each_block: acc is still in flight: acc = wgmma.wait_group(acc, 0) must come before it is read")
+def blocks_in_flight(smem, m, out, n):
+    acc = wgmma.mma(smem.a.part(64, 16, 0, 0), smem.b.part(64, 16, 0, 0).T, wgmma.zeros(float32, 64))
+    wgmma.for_each_block(store_block, acc, (out,))
