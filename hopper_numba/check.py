@@ -19,9 +19,8 @@ import numpy as np
 import hopper_numba
 from hopper_numba.findings import Findings
 from hopper_numba.matmul import STAGES
+from hopper_numba.stages.config import default
 
-SHAPE = (72, 40, 200)
-"""M, N and K of a stage's product: several k tiles, and tiles that are not full."""
 SEEDS_OF_STAGE, SEEDS_OF_SCRIPT = 8, 1
 DTYPE = np.dtype(np.float16)
 AGAIN = (
@@ -54,12 +53,12 @@ def main(argv: Sequence[str] = ()) -> int:
     if args.shape is not None and args.stage is None:
         parser.error("--shape goes with --stage")
     if args.stage is not None:
-        run, default = _stage(args.stage, args.shape or SHAPE), SEEDS_OF_STAGE
+        run, usual = _stage(args.stage, args.shape or shape_of(args.stage)), SEEDS_OF_STAGE
     else:
         if not os.path.isfile(args.script):
             parser.error(f"there is no file {args.script}")
-        run, default = _script(args.script, args.args), SEEDS_OF_SCRIPT
-    seeds = [args.seed] if args.seed is not None else [*range(args.seeds or default)]
+        run, usual = _script(args.script, args.args), SEEDS_OF_SCRIPT
+    seeds = [args.seed] if args.seed is not None else [*range(args.seeds or usual)]
     findings = Findings()
     # what the script prints shall not be taken for JSON
     with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
@@ -99,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hopper-numba check", description="Interpret kernels and look for hazards.")
     parser.add_argument("--stage", choices=STAGES, help="a stage of matmul, in place of a script")
     parser.add_argument(
-        "--shape", type=_shape, metavar="M,N,K", help="of its product; {},{},{} by default".format(*SHAPE)
+        "--shape", type=_shape, metavar="M,N,K", help="of its product; by default a little more than a tile each way"
     )
     seeds = parser.add_mutually_exclusive_group()
     seeds.add_argument(
@@ -130,6 +129,13 @@ def _shape(text: str) -> tuple[int, ...]:
     if len(shape) != 3 or 0 in shape:
         raise argparse.ArgumentTypeError(f"must be three positive integers; got {text!r}")
     return shape
+
+
+def shape_of(stage: str) -> tuple[int, int, int]:
+    """M, N and K for a stage: blocks both ways, not all of them full, and more k-tiles than its ring has stages."""
+    config = default(stage)
+    m, n, k = config.tile
+    return m + 8, n + 8, k * config.stages + 8
 
 
 def _stage(name: str, shape: tuple[int, ...]) -> Callable[[], object]:

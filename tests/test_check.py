@@ -11,6 +11,8 @@ from numba import cuda
 
 from hopper_numba import check, interpreter
 from hopper_numba.findings import Findings
+from hopper_numba.matmul import STAGES, build_stage
+from hopper_numba.stages.config import default
 
 RACE = """
 from numba import cuda
@@ -220,9 +222,25 @@ def test_a_script_that_launches_nothing_could_not_be_checked(script, capsys):
 
 
 def test_a_stage_is_checked_under_eight_seeds(monkeypatch, capsys):
-    monkeypatch.setattr(check, "SHAPE", (8, 8, 72))
+    monkeypatch.setattr(check, "shape_of", lambda stage: (8, 8, 72))
     assert check.main(["--stage", "v1"]) == 0
     assert "interpreted under seeds 0 to 7: matmul_v1 8 times" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_stage_is_clean(stage, capsys):
+    assert check.main(["--stage", stage, "--seed", "5"]) == 0
+    assert f"interpreted under seed 5: matmul_{stage} once" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_is_checked_for_several_blocks_edges_and_more_k_tiles_than_its_ring_has(stage):
+    config = default(stage)
+    m, n, k = check.shape_of(stage)
+    blocks = build_stage(stage, np.dtype(np.float16)).grid(m, n)
+    assert min(blocks) > 1
+    assert m % config.tile[0] and n % config.tile[1] and k % config.tile[2]
+    assert -(-k // config.tile[2]) > config.stages
 
 
 def test_a_stage_is_checked_for_a_shape(capsys, monkeypatch):

@@ -1,6 +1,7 @@
 """`matmul` and its stages without a GPU: every refusal, and what the interpreter computes."""
 
 import contextlib
+import dataclasses
 import sys
 import threading
 from types import SimpleNamespace
@@ -9,16 +10,20 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from hopper_numba import interpret, matmul, matmul_checks, matmul_v0, matmul_v1
+import hopper_numba
+from hopper_numba import Config, interpret, matmul, matmul_checks
 from hopper_numba.arrays import ArrayView, DeviceArray, HostArray
 from hopper_numba.device import why_no_hopper
 from hopper_numba.kinds import kind_of, view
+from hopper_numba.matmul import STAGES, dtypes_of
 from hopper_numba.tensor_map import TensorMap
 
 module = sys.modules["hopper_numba.matmul"]  # the package's attribute of that name is the function
 
 FLOAT16, BFLOAT16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
-RELATIVE = {FLOAT16: 2.0**-10, BFLOAT16: 2.0**-7}
+FUNCTIONS = {stage: getattr(hopper_numba, f"matmul_{stage}") for stage in STAGES}
+# what errors may be: of the result, and for each product, as the demo has them
+RELATIVE, PER_PRODUCT = {FLOAT16: 2.0**-10, BFLOAT16: 2.0**-7}, {"float32": 2.0**-20, "float16": 2.0**-10}
 
 
 def padded(shape, dtype, seed=0, offset=0, padding=0):
@@ -34,62 +39,104 @@ def normal(shape, dtype=FLOAT16, seed=0):
     return padded(shape, dtype, seed)[0].copy()
 
 
-def assert_product(c, a, b):
+def assert_product(c, a, b, accumulate="float32"):
     reference = a.astype(np.float64) @ b.astype(np.float64)
-    allowed = RELATIVE[a.dtype] * np.abs(reference) + a.shape[1] * 2.0**-20
+    allowed = RELATIVE[a.dtype] * np.abs(reference) + a.shape[1] * PER_PRODUCT[accumulate]
     error = np.abs(c.astype(np.float64) - reference)
     assert c.shape == reference.shape
     assert np.all(error <= allowed), f"largest error {np.nanmax(error)}, {np.isnan(error).sum()} NaNs"
 
 
+def integers(shape, seed):
+    """Whose products have exact sums, in float16 too, for K up to 500."""
+    return np.random.default_rng(seed).integers(-2, 3, shape).astype(FLOAT16)
+
+
 # Products ------------------------------------------------------------------------------------------------------------
 
-# no multiple of a tile in M, N or K; K smaller than a tile, one, two and many k-tiles; one row
-SHAPES = [(1, 8, 8), (5, 24, 40), (70, 136, 64), (130, 8, 128), (33, 264, 72), (16, 40, 328)]
+EVERY = [(stage, dtype) for stage in STAGES for dtype in dtypes_of(stage)]
+# no multiple of a tile in M, N or K; K smaller than a tile, one, two and more; one row; two tiles in each direction
+SHAPES = [(1, 8, 8), (5, 24, 40), (70, 136, 64), (130, 8, 128), (33, 264, 72)]
 
 
-@pytest.mark.parametrize("dtype", [FLOAT16, BFLOAT16], ids=str)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_v1(shape, dtype):
-    m, n, k = shape
-    a, b = normal((m, k), dtype, 1), normal((n, k), dtype, 2).T
+@pytest.mark.parametrize(("stage", "dtype"), EVERY, ids=str)
+def test_every_stage_with_what_it_has_by_default(stage, dtype):
+    a, b = normal((21, 136), dtype, 1), normal((40, 136), dtype, 2).T
     with interpret():
-        c = matmul_v1(a, b)
+        c = FUNCTIONS[stage](a, b)
     assert (type(c), c.dtype) == (np.ndarray, dtype)
-    assert_product(c, a, b)
+    assert_product(c, a, b, STAGES[stage].ACCUMULATE)
 
 
-@pytest.mark.parametrize("dtype", [FLOAT16, BFLOAT16], ids=str)
-@pytest.mark.parametrize("shape", [(1, 8, 8), (37, 24, 200)], ids=str)
-def test_v0(shape, dtype):
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_edges(shape):
+    """Of `matmul`; the other stages have smaller tiles below."""
     m, n, k = shape
-    a, b = normal((m, k), dtype, 1), normal((n, k), dtype, 2).T
+    a, b = normal((m, k), seed=1), normal((n, k), seed=2).T
     with interpret():
-        assert_product(matmul_v0(a, b), a, b)
+        assert_product(matmul(a, b), a, b)
 
 
-@pytest.mark.parametrize("function", [matmul_v0, matmul_v1, matmul])
-def test_views_are_read_and_written_inside_their_bounds(function):
+# as small as a stage may be: the fewer products, the sooner interpreted
+NARROW = {
+    "v0": Config((32, 32, 64)),
+    "v1": Config((64, 8, 64)),
+    "v2": Config((128, 8, 64), stages=2),
+    "v3": Config((128, 16, 64), stages=2),
+    **{stage: Config((128, 16, 64), stages=2, group=2) for stage in ("v4", "v5")},
+    "v6": Config((256, 64, 64), stages=2, group=2),
+}
+
+
+def exactly(stage, m, n, k, config):
+    """Check a product of integers."""
+    a, b = integers((m, k), 1), integers((n, k), 2).T
+    with interpret():
+        c = FUNCTIONS[stage](a, b, config=config)
+    np.testing.assert_array_equal(c, a.astype(np.float64) @ b.astype(np.float64))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_tiles_that_are_not_whole(stage):
+    tile_m, tile_n, _ = NARROW[stage].tile
+    exactly(stage, 2 * tile_m + 3, tile_n + 8, 72, NARROW[stage])
+
+
+RINGS = {"v0": (1,), "v1": (1,), "v2": (2, 3), "v3": (1, 2, 3), "v4": (1, 2, 3), "v5": (2, 3), "v6": (2, 3)}
+
+
+@pytest.mark.parametrize(("stage", "ring"), [(stage, ring) for stage in RINGS for ring in RINGS[stage]])
+def test_every_number_of_tiles_along_k(stage, ring):
+    """The ring not yet full, full, and into its third round; the last tile whole and not."""
+    for tiles in range(1, 2 * ring + 2):
+        k = 64 * tiles - (56 if tiles % 2 else 0)
+        exactly(stage, 3, 8, k, dataclasses.replace(NARROW[stage], stages=ring))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_views_are_read_and_written_inside_their_bounds(stage):
     """NaNs around the operands are not read, those in and around the result are written exactly where it lies."""
     a, _ = padded((21, 72), FLOAT16, 1, offset=8, padding=16)
     x, _ = padded((40, 72), FLOAT16, 2, offset=16, padding=8)
     out, base = padded((21, 40), FLOAT16, offset=8, padding=8)
     base[...] = np.nan
     with interpret():
-        assert function(a, x.T, out) is out
-    assert_product(out, a, x.T)
+        assert FUNCTIONS[stage](a, x.T, out, config=NARROW[stage]) is out
+    assert_product(out, a, x.T, STAGES[stage].ACCUMULATE)
     inside = np.zeros(base.shape, bool)
     inside[1:-1, 8:-8] = True
     np.testing.assert_array_equal(np.isnan(base), ~inside)
 
 
-def test_row_of_any_stride():
+@pytest.mark.parametrize("stage", STAGES)
+def test_row_of_any_stride(stage):
     """The stride of a single row says nothing."""
     a = np.lib.stride_tricks.as_strided(normal((1, 16)), (1, 16), (6, 2))
     b = normal((8, 16), seed=2).T
     out = np.lib.stride_tricks.as_strided(np.empty((1, 8), FLOAT16), (1, 8), (2, 2))
     with interpret():
-        assert_product(matmul(a, b, out=out), a, b)
+        assert FUNCTIONS[stage](a, b, out=out, config=NARROW[stage]) is out
+    assert_product(out, a, b, STAGES[stage].ACCUMULATE)
 
 
 def test_environment_chooses_the_interpreter(environment):
@@ -106,11 +153,12 @@ def test_empty_result(m, n, k):
         assert matmul(a, b).shape == (m, n)
 
 
-def test_sum_of_nothing_is_zero():
+@pytest.mark.parametrize("function", FUNCTIONS.values())
+def test_sum_of_nothing_is_zero(function):
     a, b, out = np.empty((3, 0), FLOAT16), np.empty((0, 5), FLOAT16), np.full((3, 8), np.nan, FLOAT16)
-    np.testing.assert_array_equal(matmul(a, b), np.zeros((3, 5)))
+    np.testing.assert_array_equal(function(a, b), np.zeros((3, 5)))
     with interpret():
-        assert matmul(a, np.empty((0, 8), FLOAT16), out) is out
+        assert function(a, np.empty((0, 8), FLOAT16), out) is out
     np.testing.assert_array_equal(out, np.zeros((3, 8)))
 
 
@@ -202,7 +250,7 @@ def test_a_wrong_stream_is_refused():
 
 
 @pytest.mark.skipif(not why_no_hopper(), reason="there is a Hopper GPU")
-@pytest.mark.parametrize("function", [matmul, matmul_v0, matmul_v1])
+@pytest.mark.parametrize("function", [matmul, *FUNCTIONS.values()])
 def test_without_a_hopper_gpu(function):
     with pytest.raises(RuntimeError, match=r"needs a Hopper GPU .*: .*hopper_numba\.interpret\(\)"):
         function(A, B)
@@ -220,7 +268,7 @@ def on_gpu(shape, ptr=4096, device=0, **attributes):
 
 def test_operands_on_two_gpus_are_refused():
     with pytest.raises(ValueError, match="a and b must be on one GPU; got GPU 0 and GPU 1"):
-        module._find_plan("v1", on_gpu((24, 32)), on_gpu((40, 32), device=1).T)
+        module._find_plan("v1", None, on_gpu((24, 32)), on_gpu((40, 32), device=1).T)
 
 
 def test_out_on_another_gpu_is_refused():
@@ -288,31 +336,49 @@ def launches(monkeypatch):
         def __getitem__(self, configuration):
             return SimpleNamespace(bind=lambda a, b, c, k: Bound(configuration, k))
 
-    build = module.STAGES["v1"].build(FLOAT16)
-    stage = SimpleNamespace(kernel=Kernel(), a=build.a, b=build.b, grid=lambda m, n: (m, n))
-    monkeypatch.setattr(module, "STAGES", {"v1": SimpleNamespace(build=lambda dtype: stage)})
-    monkeypatch.setattr(module, "require_hopper", lambda ordinal: None)
+    built = module.build_stage("v1", FLOAT16)
+    stage = dataclasses.replace(built, kernel=Kernel(), grid=lambda m, n: (m, n))
+    made = SimpleNamespace(build=lambda dtype, config: stage)
+    monkeypatch.setattr(module, "STAGES", dict.fromkeys(module.STAGES, made))
+    monkeypatch.setattr(module, "require_hopper", lambda ordinal: SimpleNamespace(name="NVIDIA H200"))
     monkeypatch.setattr(module, "_plans", module._Plans())
     return noted
 
 
 def test_a_plan_serves_its_geometry(launches):
-    plan = module._find_plan("v1", on_gpu((24, 32)), on_gpu((40, 32)).T)
-    assert module._find_plan("v1", on_gpu((24, 32), 8192), on_gpu((40, 32)).T) is plan
-    assert module._find_plan("v1", on_gpu((25, 32)), on_gpu((40, 32)).T) is not plan
-    assert module._find_plan("v1", on_gpu((24, 32), device=1), on_gpu((40, 32), device=1).T) is not plan
+    plan = module._find_plan("v1", None, on_gpu((24, 32)), on_gpu((40, 32)).T)
+    assert module._find_plan("v1", None, on_gpu((24, 32), 8192), on_gpu((40, 32)).T) is plan
+    assert module._find_plan("v1", None, on_gpu((25, 32)), on_gpu((40, 32)).T) is not plan
+    assert module._find_plan("v1", None, on_gpu((24, 32), device=1), on_gpu((40, 32), device=1).T) is not plan
+
+
+def test_a_plan_serves_its_config(launches):
+    operands, config = (on_gpu((24, 32)), on_gpu((40, 32)).T), Config((64, 8, 64))
+    plan = module._find_plan("v1", config, *operands)
+    assert module._find_plan("v1", Config((64, 8, 64)), *operands) is plan
+    assert module._find_plan("v1", Config((64, 16, 64)), *operands) is not plan
+    assert module._find_plan("v1", None, *operands) is not plan
+
+
+def test_the_default_is_that_of_the_board_and_read_once_a_plan(launches, monkeypatch):
+    asked = []
+    monkeypatch.setattr(module, "default", lambda *args: asked.append(args))
+    for address in (4096, 8192):
+        module._find_plan("v1", None, on_gpu((24, 32), address), on_gpu((40, 32)).T)
+    module._find_plan("v1", Config((64, 8, 64)), on_gpu((24, 32)), on_gpu((40, 32)).T)
+    assert asked == [("v1", "NVIDIA H200")]
 
 
 def test_a_plan_keeps_no_array(launches):
     owner = SimpleNamespace()
-    plan = module._find_plan("v1", on_gpu((24, 32), owner=owner), on_gpu((40, 32), owner=owner).T)
+    plan = module._find_plan("v1", None, on_gpu((24, 32), owner=owner), on_gpu((40, 32), owner=owner).T)
     assert plan.a_map._view.owner is None
     assert plan.b_map._view.owner is None
 
 
 def test_only_addresses_that_change_are_replaced(launches, monkeypatch):
     a, b, c = on_gpu((24, 32), 1024), on_gpu((40, 32), 2048).T, on_gpu((24, 40), 4096)
-    plan = module._find_plan("v1", a, b)
+    plan = module._find_plan("v1", None, a, b)
     replaced = []
     monkeypatch.setattr(type(plan.a_map), "move_to", lambda tensor_map, address: replaced.append(address))
     plan.run(a.ptr, b.ptr, c, 0)
@@ -358,31 +424,31 @@ def test_a_known_geometry_is_told_at_a_glance(launches, monkeypatch):
 
 
 def test_a_misaligned_address_is_refused_by_a_known_plan(launches):
-    module._find_plan("v1", on_gpu((24, 32)), on_gpu((40, 32)).T)
+    module._find_plan("v1", None, on_gpu((24, 32)), on_gpu((40, 32)).T)
     with pytest.raises(ValueError, match="b must begin at a multiple of 16 bytes; got address 0x1008"):
-        module._find_plan("v1", on_gpu((24, 32)), on_gpu((40, 32), 4104).T)
+        module._find_plan("v1", None, on_gpu((24, 32)), on_gpu((40, 32), 4104).T)
 
 
 def test_plans_are_bounded(launches, monkeypatch):
     monkeypatch.setattr(module, "PLANS", 4)
-    oldest = module._find_plan("v1", on_gpu((1, 32)), on_gpu((40, 32)).T)
+    oldest = module._find_plan("v1", None, on_gpu((1, 32)), on_gpu((40, 32)).T)
     for m in range(2, 9):
-        module._find_plan("v1", on_gpu((m, 32)), on_gpu((40, 32)).T)
+        module._find_plan("v1", None, on_gpu((m, 32)), on_gpu((40, 32)).T)
     assert len(module._plans.found) == 4
-    assert module._find_plan("v1", on_gpu((1, 32)), on_gpu((40, 32)).T) is not oldest
+    assert module._find_plan("v1", None, on_gpu((1, 32)), on_gpu((40, 32)).T) is not oldest
 
 
 def test_a_plan_is_one_threads(launches):
     operands = on_gpu((24, 32)), on_gpu((40, 32)).T
-    found = [module._find_plan("v1", *operands)]
-    thread = threading.Thread(target=lambda: found.append(module._find_plan("v1", *operands)))
+    found = [module._find_plan("v1", None, *operands)]
+    thread = threading.Thread(target=lambda: found.append(module._find_plan("v1", None, *operands)))
     thread.start()
     thread.join()
     assert found[0] is not found[1]
 
 
 def test_the_interpreter_keeps_no_plan(launches):
-    module._find_plan("v1", view(A), view(B))
+    module._find_plan("v1", None, view(A), view(B))
     assert module._plans.found == {}
 
 

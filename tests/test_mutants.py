@@ -1,19 +1,21 @@
-"""The mutants of ``make mutants``: that all are made, that they are in place, and that some of V1's are caught."""
+"""The mutants of ``make mutants``: that all are made, that they are in place, and that some are caught."""
 
 import collections
 
 import numpy as np
 import pytest
-from mutants.examine import alarms, examine, mutants
+from mutants.examine import alarms, examine, k_tiles_of, mutants
 from mutants.harmless import HARMLESS
-from mutants.mutate import mutants_of
+from mutants.mutate import mutants_of, stages_of
+from mutants.reach import Reached
 from numba import cuda
 
 from hopper_numba import interpreter
 from hopper_numba.interpreter import InterpreterError, OutOfBoundsError
 from hopper_numba.intrinsics import barrier, mbarrier
-from hopper_numba.matmul import STAGES
+from hopper_numba.matmul import STAGES, build_stage
 from hopper_numba.shared import SharedLayout, barriers
+from hopper_numba.stages.config import default
 
 V1 = {
     "- fence.mbarrier_init()": "phase-overrun",
@@ -27,11 +29,38 @@ V1 = {
 }
 
 
+OTHERS = {
+    ("v2", "~ smem.loaded[(stage + 1) % 2]", 1): "tx-mismatch",
+    ("v3", "- mbarrier.arrive(smem.empty[stage], 1)", 0): "deadlock",
+    ("v4", "~ mbarrier.init(ring.empty[stage], ring.arrivals - 1)", 0): "overwrite-while-read",
+    ("v4", "- pipe.producer_advance()", 0): "phase-overrun",
+    ("v5", "~ wgmma.wait_group(acc, 2)", 0): "overwrite-while-read",
+    ("v5", "- mbarrier.wait(self.full, self.phase)", 0): "read-before-arrival",
+    ("v6", "- fence.proxy_async_shared_cta()", 0): "missing-proxy-fence",
+    ("v6", "- fence.mbarrier_init()", 0): "phase-overrun",
+    ("v6", "- tma.wait_group_read(0)", 0): "overwrite-while-read",
+}
+"""Of `Pipeline` too; by the stage, the mutant, and its number among those of the same text."""
+
+
 @pytest.mark.parametrize("text", V1)
 def test_mutant_of_v1(text):
     (number,) = [i for i, mutant in enumerate(mutants("v1")) if str(mutant) == text]
     outcome = examine("v1", number, seeds=1)
     assert (outcome.result, outcome.kind) == ("caught", V1[text])
+
+
+@pytest.mark.parametrize(("stage", "text", "among"), OTHERS)
+def test_mutant_of_another_stage(stage, text, among):
+    number = [i for i, mutant in enumerate(mutants(stage)) if str(mutant) == text][among]
+    outcome = examine(stage, number, seeds=1)
+    assert (outcome.result, outcome.kind) == ("caught", OTHERS[stage, text, among])
+
+
+def test_a_mutant_of_a_method_that_the_interpreter_refuses():
+    (number,) = [i for i, m in enumerate(mutants("v4")) if str(m) == "~ mbarrier.arrive(self.ring.empty[stage], 0)"]
+    outcome = examine("v4", number, seeds=1)
+    assert (outcome.result, outcome.kind) == ("caught", "refused-operand")
 
 
 def test_mutant_that_the_compiler_refuses():
@@ -54,8 +83,38 @@ def test_every_synchronising_call_of_v1_is_deleted():
     }
 
 
-def test_stage_as_it_is():
-    assert alarms("v1", seed=1) == ([], set())
+@pytest.mark.parametrize("stage", [stage for stage in STAGES if stage != "v0"])
+def test_stage_as_it_is(stage):
+    for seed in range(len(k_tiles_of(stage))):
+        assert alarms(stage, seed) == ([], set())
+
+
+def test_calls_of_a_pipeline_are_deleted_and_its_stages_altered():
+    found = mutants("v5")
+    assert {m.call for m in found if m.what == "deleted"} >= {
+        "pipeline.init",
+        "pipeline.producer_acquire",
+        "pipeline.producer_advance",
+        "pipeline.consumer_wait",
+        "pipeline.consumer_release_previous",
+        "pipeline.consumer_advance",
+    }
+    assert {m.function.__name__ for m in found if m.place.startswith("pipeline.py")} == {
+        "init",
+        "producer_acquire",
+        "producer_advance",
+        "consumer_wait",
+        "consumer_advance",
+        "consumer_release_previous",
+        "release",
+    }
+    assert not any("remote" in m.text for m in found)  # it has no cluster
+
+
+def test_stages_of_a_layout_and_of_a_pipeline_in_it():
+    counts = stages_of(Reached(build_stage("v6", np.dtype(np.float16)).kernel))
+    depth = default("v6").stages
+    assert counts == {"full": depth, "empty": depth, "epilogue_ready": 4, "epilogue_free": 3}
 
 
 def test_what_is_called_harmless_is_there():

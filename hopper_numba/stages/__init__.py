@@ -1,6 +1,8 @@
 """The ladder of matmul stages, each a file to be read alone and one idea ahead of the one before it.
 
-A stage's file has the kernel and `build`, which makes it for a dtype; `hopper_numba.matmul` calls it.
+A stage's file has the kernel; `build`, which makes it for a dtype and a `Config`; `SPACE`, the configs worth trying;
+`ACCUMULATE`, the dtype in which it adds; and `DTYPES`, if it takes fewer than all. `hopper_numba.matmul.build_stage`
+calls `build`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from hopper_numba.jit import HopperKernel
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """A stage built for a dtype.
+    """A stage built for a dtype and a config.
 
     Attributes
     ----------
@@ -29,15 +31,22 @@ class Stage:
         What the tensor maps are made for.
     grid : function
         Of M and N; gives the blocks.
+    c : Tile, optional
+        What a tensor map of C is made for, if the kernel takes that instead of the array.
     """
 
     kernel: HopperKernel
     a: Tile
     b: Tile
     grid: Callable[[int, int], tuple[int, ...]]
+    c: Tile | None = None
 
     def compile(self) -> Compiled:
         """Compile for C-ordered results; needs no GPU."""
-        maps = [TensorMapType(tile.dtype, tile.box, tile.swizzle) for tile in (self.a, self.b)]
-        c = types.Array(from_dtype(self.a.dtype), 2, "C")
-        return self.kernel.compile((*maps, c, types.int64))
+        a, b = _map_type(self.a), _map_type(self.b)
+        c = types.Array(from_dtype(self.a.dtype), 2, "C") if self.c is None else _map_type(self.c)
+        return self.kernel.compile((a, b, c, types.int64))
+
+
+def _map_type(tile: Tile) -> TensorMapType:
+    return TensorMapType(tile.dtype, tile.box, tile.swizzle)

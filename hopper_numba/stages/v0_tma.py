@@ -15,48 +15,57 @@ from numba import cuda, float32, uint32
 
 from hopper_numba.intrinsics import convert, fence, matrix, mbarrier, memory, tma, warp
 from hopper_numba.jit import jit
+from hopper_numba.roles import Roles, warp_groups
 from hopper_numba.shared import SharedLayout, barriers, tile
 from hopper_numba.stages import Stage
+from hopper_numba.stages.config import Space
 
-BLOCK_M, BLOCK_N, BLOCK_K = 128, 128, 128
+ACCUMULATE = "float32"
+SPACE = Space(tile=((128, 128, 128), (128, 128, 64), (64, 128, 128)), blocks=(2, 3, 4))
 WARPS_M, WARPS_N = 2, 2  # warps of a block, as they share its tile
 MMA_M, MMA_N, MMA_K = 16, 8, 16  # one mma.sync
-MMAS_M, MMAS_N = BLOCK_M // WARPS_M // MMA_M, BLOCK_N // WARPS_N // MMA_N  # of a warp, along each side
 
 
 @functools.cache
-def build(dtype):
+def build(dtype, config):
     """Build the stage.
 
     Parameters
     ----------
     dtype : numpy.dtype
         float16 or bfloat16.
+    config : Config
+        M and N of its tile are multiples of 32, K is one of 64; no ring, no groups. A ValueError refuses others.
 
     Returns
     -------
     Stage
     """
+    sizes = range(32, 257, 32)  # two warps along each side, each with whole products: of N two at a time
+    config.require("V0", m=sizes, n=sizes, k=range(64, 257, 64), stages=[1], group=[1])
+    BLOCK_M, BLOCK_N, BLOCK_K = config.tile
+    MMAS_M, MMAS_N = BLOCK_M // WARPS_M // MMA_M, BLOCK_N // WARPS_N // MMA_N  # of a warp, along each side
     multiply, pack = {
         "float16": (matrix.mma_m16n8k16_f32_f16, convert.pack_f16x2),
         "bfloat16": (matrix.mma_m16n8k16_f32_bf16, convert.pack_bf16x2),
     }[dtype.name]
+    roles = Roles(group=warp_groups(1))
     shared = SharedLayout(a=tile(dtype, (BLOCK_M, BLOCK_K)), b=tile(dtype, (BLOCK_N, BLOCK_K)), loaded=barriers())
 
     @cuda.jit(device=True)
     def multiply_into(acc, a, b):
         acc[0], acc[1], acc[2], acc[3] = multiply((a[0], a[1], a[2], a[3]), b, (acc[0], acc[1], acc[2], acc[3]))
 
-    @jit(threads=32 * WARPS_M * WARPS_N, shared=shared, min_blocks=3)
+    @jit(threads=roles.threads, shared=shared, min_blocks=config.blocks)
     def matmul_v0(a, b, c, k_size):
         smem = shared.open()
         block_m, block_n = cuda.blockIdx.x * BLOCK_M, cuda.blockIdx.y * BLOCK_N
-        thread, lane = cuda.threadIdx.x, warp.lane_index()
+        is_loader, lane = roles.group.elected(), warp.lane_index()
         warp_m = warp.warp_index() // WARPS_N * (BLOCK_M // WARPS_M)
         warp_n = warp.warp_index() % WARPS_N * (BLOCK_N // WARPS_N)
 
-        if thread == 0:
-            mbarrier.init(smem.loaded, 1)  # one arrival a phase: thread 0's
+        if is_loader:
+            mbarrier.init(smem.loaded, 1)  # one arrival a phase: the loader's
             fence.mbarrier_init()  # TMA reports to the barrier, so the async proxy must see it
         cuda.syncthreads()
 
@@ -68,13 +77,13 @@ def build(dtype):
                     acc[i, j, register] = float32(0)
 
         for k in range((k_size + BLOCK_K - 1) // BLOCK_K):
-            if thread == 0:
+            if is_loader:
                 # the bytes first, then the copies that bring them; what lies outside A and B arrives as zeros
                 mbarrier.arrive_expect_tx(smem.loaded, smem.a.nbytes + smem.b.nbytes)
                 tma.load(smem.a, a, (k * BLOCK_K, block_m), smem.loaded)
                 tma.load(smem.b, b, (k * BLOCK_K, block_n), smem.loaded)
                 mbarrier.wait(smem.loaded, k & 1)  # the barrier's phases alternate: 0, 1, 0, …
-            cuda.syncthreads()  # only thread 0 has waited: this makes the tiles visible to the others
+            cuda.syncthreads()  # only the loader has waited: this makes the tiles visible to the others
 
             for step in range(BLOCK_K // MMA_K):
                 # each lane names 16 bytes: lane % 16 is the row of A, lane // 16 the half of the 16 columns

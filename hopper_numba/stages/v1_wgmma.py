@@ -14,52 +14,55 @@ import functools
 
 from numba import cuda, float32
 
-from hopper_numba.intrinsics import convert, fence, mbarrier, memory, tma, wgmma
+from hopper_numba.intrinsics import fence, mbarrier, tma, wgmma
 from hopper_numba.jit import jit
+from hopper_numba.roles import Roles, warp_groups
 from hopper_numba.shared import SharedLayout, barriers, tile
 from hopper_numba.stages import Stage
+from hopper_numba.stages.config import Space
+from hopper_numba.stages.epilogue import pair_store
 
-BLOCK_M, BLOCK_N, BLOCK_K = 64, 256, 64  # 64 x 256 is the largest accumulator of one wgmma
-MMA_K = 16
+ACCUMULATE = "float32"
+# 64 x 256 is the largest accumulator of one wgmma; a few blocks of an SM fill each other's gaps
+SPACE = Space(tile=((64, 256, 64), (64, 256, 128), (64, 128, 64), (64, 128, 128)), blocks=(2, 3))
+MMA_M, MMA_K = 64, 16
 
 
 @functools.cache
-def build(dtype):
+def build(dtype, config):
     """Build the stage.
 
     Parameters
     ----------
     dtype : numpy.dtype
         float16 or bfloat16.
+    config : Config
+        M of its tile is 64, N a multiple of 8 up to 256, K one of 64; no ring, no groups. A ValueError refuses others.
 
     Returns
     -------
     Stage
     """
-    pack = {"float16": convert.pack_f16x2, "bfloat16": convert.pack_bf16x2}[dtype.name]
+    config.require("V1", m=[MMA_M], n=range(8, 257, 8), k=range(64, 257, 64), stages=[1], group=[1])
+    BLOCK_M, BLOCK_N, BLOCK_K = config.tile
+    roles = Roles(group=warp_groups(1))
     shared = SharedLayout(a=tile(dtype, (BLOCK_M, BLOCK_K)), b=tile(dtype, (BLOCK_N, BLOCK_K)), loaded=barriers())
+    store_pair = pair_store(dtype)
 
-    @cuda.jit(device=True)
-    def store_pair(row, column, low, high, c, first_row, first_column):
-        """Store two neighbours of a row, where they lie inside C: N is even, so both do or neither."""
-        row, column = first_row + row, first_column + column
-        if row < c.shape[0] and column < c.shape[1]:
-            memory.st_global_b32(memory.address_of(c, (row, column)), pack(low, high))
-
-    @jit(threads=128, shared=shared, min_blocks=3)  # three blocks of an SM fill each other's gaps
+    @jit(threads=roles.threads, shared=shared, min_blocks=config.blocks)
     def matmul_v1(a, b, c, k_size):
         smem = shared.open()
         block_m, block_n = cuda.blockIdx.x * BLOCK_M, cuda.blockIdx.y * BLOCK_N
-        thread = cuda.threadIdx.x
+        is_loader = roles.group.elected()
 
-        if thread == 0:
+        if is_loader:
             mbarrier.init(smem.loaded, 1)
             fence.mbarrier_init()
         cuda.syncthreads()
 
-        acc = wgmma.zeros(float32, BLOCK_N)  # 128 registers of each thread
+        acc = wgmma.zeros(float32, BLOCK_N)  # BLOCK_N // 2 registers of each thread
         for k in range((k_size + BLOCK_K - 1) // BLOCK_K):
-            if thread == 0:
+            if is_loader:
                 mbarrier.arrive_expect_tx(smem.loaded, smem.a.nbytes + smem.b.nbytes)
                 tma.load(smem.a, a, (k * BLOCK_K, block_m), smem.loaded)
                 tma.load(smem.b, b, (k * BLOCK_K, block_n), smem.loaded)
@@ -72,7 +75,7 @@ def build(dtype):
                 acc = wgmma.mma(a_step, b_step, acc)
             wgmma.commit_group()
             acc = wgmma.wait_group(acc, 0)  # only now may the accumulator be read and the tiles be overwritten
-            cuda.syncthreads()  # and thread 0 overwrites them for all four warps: each must have waited
+            cuda.syncthreads()  # and the loader overwrites them for all four warps: each must have waited
 
         wgmma.for_each_pair(store_pair, acc, (c, block_m, block_n))
 

@@ -1,8 +1,9 @@
 """The stages on a GPU: the interpreter's bits, whatever the shape, and the same bits every time."""
 
+import itertools
+import math
 import threading
 
-import ml_dtypes
 import numpy as np
 import pytest
 from cuda.core import Device
@@ -12,10 +13,12 @@ import hopper_numba
 from hopper_numba.arrays import DeviceArray
 from hopper_numba.intrinsics import fence, mbarrier, tma
 from hopper_numba.kinds import view
-from hopper_numba.matmul import STAGES
+from hopper_numba.matmul import STAGES, dtypes_of
+from hopper_numba.stages.config import default
 
 pytestmark = pytest.mark.gpu
 
+EVERY = [(name, dtype) for name in STAGES for dtype in dtypes_of(name)]
 # 1, 2 and many k-tiles; M, N, K that are no multiples of a tile, and smaller than one
 SHAPES = [(64, 256, 64), (1, 8, 8), (128, 128, 128), (100, 136, 72), (136, 264, 136), (3, 264, 264), (65, 8, 1032)]
 
@@ -30,22 +33,51 @@ def to_host(array):
     return array.owner.copy_to_host().view(array.dtype).reshape(array.shape)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(map(str, shape)))
-@pytest.mark.parametrize("name", STAGES)
-def test_gpu_and_interpreter_agree(name, shape, dtype):
+def integers(name, shape, dtype):
+    """Two matrices of integers, products of which a stage adds without rounding; (M, K) and (N, K)."""
     m, n, k = shape
+    most = 4 if STAGES[name].ACCUMULATE == "float32" else min(4, math.isqrt(2047 // k))
     rng = np.random.default_rng(0)
-    a, b = rng.integers(-4, 5, (m, k)).astype(dtype), rng.integers(-4, 5, (n, k)).astype(dtype)
-    matmul = getattr(hopper_numba, f"matmul_{name}")
-    with hopper_numba.interpret():
-        wanted = matmul(a, b.T)
-    out = on_gpu(np.full((m, n), np.nan, dtype))
-    matmul(on_gpu(a), on_gpu(b).T, out=out)
+    return [rng.integers(-most, most + 1, (rows, k)).astype(dtype) for rows in (m, n)]
+
+
+def multiply(name, a, b):
+    out = on_gpu(np.full((len(a), len(b)), np.nan, a.dtype))
+    getattr(hopper_numba, f"matmul_{name}")(on_gpu(a), on_gpu(b).T, out=out)
     cuda.synchronize()
-    np.testing.assert_array_equal(to_host(out).view(np.uint16), wanted.view(np.uint16))
-    exact = a.astype(np.float64) @ b.astype(np.float64).T
-    np.testing.assert_array_equal(wanted, exact.astype(dtype))
+    return to_host(out)
+
+
+def exact(a, b):
+    """The product, rounded once."""
+    return (a.astype(np.float64) @ b.astype(np.float64).T).astype(a.dtype)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(map(str, shape)))
+@pytest.mark.parametrize(("name", "dtype"), EVERY, ids=str)
+def test_gpu_and_interpreter_agree(name, dtype, shape):
+    a, b = integers(name, shape, dtype)
+    with hopper_numba.interpret():
+        wanted = getattr(hopper_numba, f"matmul_{name}")(a, b.T)
+    np.testing.assert_array_equal(multiply(name, a, b).view(np.uint16), wanted.view(np.uint16))
+    np.testing.assert_array_equal(wanted, exact(a, b))
+
+
+@pytest.mark.parametrize(("name", "dtype"), EVERY, ids=str)
+def test_every_number_of_tiles_along_k(name, dtype):
+    """The ring not yet full, full, and into its third round; the last tile whole and not; tiles beyond M and N."""
+    config = default(name)
+    tile_m, tile_n, tile_k = config.tile
+    for tiles, rest in itertools.product(range(2 * config.stages + 1), (8, tile_k - 8, tile_k)):
+        a, b = integers(name, (2 * tile_m + 3, tile_n + 8, tiles * tile_k + rest), dtype)
+        np.testing.assert_array_equal(multiply(name, a, b), exact(a, b), err_msg=f"{tiles} tiles and {rest} elements")
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_many_tiles_in_any_order(name):
+    """More tiles than run at once, and groups of rows that are not whole."""
+    a, b = integers(name, (5003, 3848, 200), np.float16)
+    np.testing.assert_array_equal(multiply(name, a, b), exact(a, b))
 
 
 @pytest.mark.parametrize("name", STAGES)

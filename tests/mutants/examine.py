@@ -12,11 +12,11 @@ from numba.cuda.core.errors import NumbaError
 from hopper_numba import interpret
 from hopper_numba.diagnosis import KernelTypeError
 from hopper_numba.interpreter import HazardError
-from hopper_numba.matmul import STAGES
+from hopper_numba.matmul import build_stage
 from hopper_numba.stages import Stage
+from hopper_numba.stages.config import default
 
-from .mutate import Mutant, mutants_of, stages_of
-from .reach import Reached
+from .mutate import Mutant, mutants_of
 
 matmul = importlib.import_module("hopper_numba.matmul")  # the package's attribute of that name is the function
 DTYPE = np.dtype(np.float16)
@@ -64,7 +64,7 @@ class Outcome:
 @functools.cache
 def built(stage: str) -> Stage:
     """A stage as `matmul` has it."""
-    return STAGES[stage].build(DTYPE)
+    return build_stage(stage, DTYPE)
 
 
 @functools.cache
@@ -75,7 +75,7 @@ def mutants(stage: str) -> list[Mutant]:
 
 def ring(stage: str) -> int:
     """How many stages the ring of a stage has."""
-    return max([1, *stages_of(Reached(built(stage).kernel)).values()])
+    return default(stage).stages
 
 
 def multiply(stage: str, k_tiles: int, seed: int) -> tuple[bool, list[HazardError]]:
@@ -99,7 +99,7 @@ def examine(stage: str, number: int, seeds: int = SEEDS) -> Outcome:
     with mutant.in_place():
         for seed in range(seeds):
             for k_tiles in (2 * ring(stage) + 1, 1):
-                now = _once(stage, k_tiles, seed, fitting)
+                now = _once(stage, k_tiles, seed, fitting, mutant)
                 if now.result in ("caught", "refused"):
                     return now
                 if now.result != "survived" and found.result != "unfitting":
@@ -107,13 +107,17 @@ def examine(stage: str, number: int, seeds: int = SEEDS) -> Outcome:
     return found
 
 
-def _once(stage: str, k_tiles: int, seed: int, fitting: set[str]) -> Outcome:
+def _once(stage: str, k_tiles: int, seed: int, fitting: set[str], mutant: Mutant) -> Outcome:
     try:
         is_right, _ = multiply(stage, k_tiles, seed)
     except HazardError as error:
         return Outcome("caught" if error.kind in fitting else "unfitting", error.kind, seed, k_tiles, str(error))
     except TypeError as error:
-        return Outcome("refused" if _is_refused(stage) else "unfitting", "TypeError", seed, k_tiles, str(error))
+        # Numba keeps what it has compiled of a method, by its name: a mutant of one must not be compiled
+        if not hasattr(mutant.function, "is_device_method") and _is_refused(stage):
+            return Outcome("refused", "TypeError", seed, k_tiles, str(error))
+        result = "caught" if str(error).startswith(f"{mutant.call}: ") else "unfitting"
+        return Outcome(result, "refused-operand", seed, k_tiles, str(error))
     return Outcome("survived") if is_right else Outcome("wrong", "", seed, k_tiles)
 
 
@@ -127,17 +131,20 @@ def _is_refused(stage: str) -> bool:
     return False
 
 
+def k_tiles_of(stage: str) -> list[int]:
+    """The numbers of k-tiles at which a ring's bookkeeping fails if it is wrong."""
+    depth = ring(stage)
+    return sorted({0, 1, depth - 1, depth, depth + 1, 2 * depth + 1})
+
+
 def alarms(stage: str, seed: int) -> tuple[list[str], set[str]]:
     """What is reported of a stage as it is: errors and wrong results, and what is no error."""
-    depth = ring(stage)
-    errors, undecided = [], set()
-    for k_tiles in sorted({0, 1, depth - 1, depth, depth + 1, 2 * depth + 1}):
-        try:
-            is_right, found = multiply(stage, k_tiles, seed)
-        except HazardError as error:
-            errors.append(f"seed {seed}, {k_tiles} k-tiles: {error}")
-            continue
-        if not is_right:
-            errors.append(f"seed {seed}, {k_tiles} k-tiles: wrong result")
-        undecided |= {f"{hazard.kind}: line {hazard.line} after line {(hazard.other or (0, 0))[1]}" for hazard in found}
-    return errors, undecided
+    numbers = k_tiles_of(stage)
+    k_tiles = numbers[seed % len(numbers)]
+    under = f"seed {seed}, {k_tiles} k-tiles"
+    try:
+        is_right, found = multiply(stage, k_tiles, seed)
+    except HazardError as error:
+        return [f"{under}: {error}"], set()
+    undecided = {f"{hazard.kind}: line {hazard.line} after line {(hazard.other or (0, 0))[1]}" for hazard in found}
+    return [] if is_right else [f"{under}: wrong result"], undecided

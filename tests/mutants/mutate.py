@@ -18,6 +18,8 @@ from numba import cuda
 
 from hopper_numba.intrinsics.ptx import Instruction
 from hopper_numba.intrinsics.tiles import Barriers, Shared, Tile
+from hopper_numba.pipeline import NAMES, Cursor, Pipeline
+from hopper_numba.shared import SharedLayout
 
 from .reach import Reached, captured_by
 
@@ -32,6 +34,7 @@ SYNCHRONISING = (
     "cp_async.wait",
     "fence.",
     "mbarrier.",
+    "pipeline.",
     "tma.commit",
     "tma.wait",
     "wgmma.commit",
@@ -43,6 +46,9 @@ QUESTIONS = ("mbarrier.test_wait", "mbarrier.try_wait")
 """Of those the ones that are true, where they are deleted: the others' value becomes that of their first argument."""
 OF_CUDA = ("syncthreads", "syncthreads_and", "syncthreads_count", "syncthreads_or", "syncwarp")
 OF_CUDA += ("threadfence", "threadfence_block", "threadfence_system")
+
+OF_PIPELINE = {name for name in NAMES if callable(getattr(Cursor, name, None))} | {"init"}
+"""What a Pipeline and its cursors can be told."""
 
 COUNTED = (*SYNCHRONISING, "bulk.")
 """How the names of instructions begin whose numbers are altered."""
@@ -110,7 +116,8 @@ def mutants_of(kernel: Any) -> list[Mutant]:
     """All mutants of a kernel and of the functions that it reaches, in the order of the source."""
     reached = Reached(kernel)
     stages = stages_of(reached)
-    found = [mutant for function in reached.functions for mutant in _mutants(function, stages)]
+    is_alone = all(layout.cluster == 1 for layout in reached.layouts if isinstance(layout, Pipeline))
+    found = [mutant for function in reached.functions for mutant in _mutants(function, stages, is_alone)]
     return sorted(found, key=lambda mutant: (mutant.code.co_filename, mutant.line))
 
 
@@ -119,29 +126,36 @@ def stages_of(reached: Reached) -> dict[str, int]:
     found = {}
     for layout in reached.layouts:
         for name, member in layout.members.items():
-            if (stages := _stages(member)) > 1:
+            if (stages := _stages(member, layout)) > 1:
                 found[name] = stages
     return found
 
 
-def _stages(member: Shared) -> int:
+def _stages(member: Shared, layout: SharedLayout) -> int:
     if isinstance(member, Barriers):
         return member.count or 1
+    if isinstance(layout, Pipeline):  # what a cursor has of a tile is one stage: an index picks something in it
+        return 1
     return member.shape[0] if isinstance(member, Tile) and len(member.shape) > 2 else 1
 
 
 # One function --------------------------------------------------------------------------------------------------------
 
 
-def _mutants(function: types.FunctionType, stages: dict[str, int]) -> Iterator[Mutant]:
+def _mutants(function: types.FunctionType, stages: dict[str, int], is_alone: bool) -> Iterator[Mutant]:
     tree = _module(function.__code__.co_filename)
     definition = _definition(tree, function.__code__)
     aliases = _aliases(definition, stages)
-    made = _made(definition, function)
+    made = _within(definition, function, "mbarrier.init")  # for all stages mostly: another order of them is no mutant
+    unreached = _within(definition, function, "mbarrier.arrive_remote") if is_alone else set()  # `Pipeline`'s branch
+    constant = {id(n.value) for n in ast.walk(definition) if isinstance(n, ast.Attribute) and n.attr in Tile.constants}
     for node in ast.walk(definition):
+        if id(node) in unreached | constant:  # every stage has as many bytes
+            continue
         if isinstance(node, ast.Call):
             callee = _value(node.func, function)
-            call, changes = _name(callee), _changes_of_call(node, callee)
+            call = _name(callee) or _of_pipeline(node)
+            changes = _changes_of_call(node, callee, call)
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
             count = stages.get(node.value.attr, 1) if isinstance(node.value, ast.Attribute) else 1
             count = aliases.get(node.value.id, 1) if isinstance(node.value, ast.Name) else count
@@ -157,8 +171,7 @@ Change = tuple[str, str, Callable[[Any], ast.AST]]
 """What, its text, and what becomes of a copy of the node."""
 
 
-def _changes_of_call(node: ast.Call, callee: Any) -> Iterator[Change]:
-    call = _name(callee)
+def _changes_of_call(node: ast.Call, callee: Any, call: str) -> Iterator[Change]:
     if call.startswith(SYNCHRONISING):
         yield "deleted", ast.unparse(node), functools.partial(_deleted, call)
     if isinstance(callee, Instruction) and call.startswith(COUNTED):
@@ -253,11 +266,11 @@ def _aliases(definition: ast.AST, stages: dict[str, int]) -> dict[str, int]:
     }
 
 
-def _made(definition: ast.AST, function: types.FunctionType) -> set[int]:
-    """What is initialised, in a loop over all stages mostly: another order of them is no mutant."""
+def _within(definition: ast.AST, function: types.FunctionType, name: str) -> set[int]:
+    """All nodes in calls of the instructions whose names begin so."""
     calls = [node for node in ast.walk(definition) if isinstance(node, ast.Call)]
-    inits = [call for call in calls if _name(_value(call.func, function)) == "mbarrier.init"]
-    return {id(node) for call in inits for node in ast.walk(call)}
+    found = [call for call in calls if _name(_value(call.func, function)).startswith(name)]
+    return {id(node) for call in found for node in ast.walk(call)}
 
 
 def _value(node: ast.expr, function: types.FunctionType) -> Any:
@@ -274,6 +287,12 @@ def _name(callee: Any) -> str:
     if isinstance(callee, Instruction):
         return callee.name
     return next((f"cuda.{name}" for name in OF_CUDA if callee is getattr(cuda, name)), "")
+
+
+def _of_pipeline(node: ast.Call) -> str:
+    """The name of a method of a `Pipeline` or its cursor; else nothing."""
+    called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    return f"pipeline.{called}" if called in OF_PIPELINE else ""
 
 
 def _compiled(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from numba.cuda.dispatcher import CUDADispatcher
@@ -17,7 +17,7 @@ INSTRUCTIONS = ("hopper_numba.intrinsics", "hopper_numba.interpreter", "hopper_n
 class Reached:
     """What a kernel reaches, by following names.
 
-    Of a class that is reached, those methods count that some function reached may mean: by their names.
+    Of a class or a layout that is reached, those methods count that some function reached may mean: by their names.
 
     Parameters
     ----------
@@ -33,15 +33,15 @@ class Reached:
         self.functions: list[types.FunctionType] = []
         self.layouts: list[SharedLayout] = []
         self._seen: dict[int, Any] = {}  # holds what it has seen, so that no id is used again
-        self._classes: list[type] = []
+        self._methods: list[Mapping[str, Any]] = []
         self._names: set[str] = set()
         self._visit(kernel, set())
         found = -1
         while found != len(self._seen):
             found = len(self._seen)
-            for cls in [*self._classes]:
-                for name in sorted(self._names & vars(cls).keys()):
-                    self._visit(vars(cls)[name], self._names)
+            for methods in [*self._methods]:
+                for name in sorted(self._names & methods.keys()):
+                    self._visit(methods[name], self._names)
 
     def _visit(self, value: Any, names: set[str]) -> None:
         """Follow a value that a function of these names reaches."""
@@ -61,12 +61,14 @@ class Reached:
                     self._visit(vars(value)[name], names)
         elif isinstance(value, SharedLayout):
             self.layouts.append(value)
-        elif isinstance(value, tuple | list):
-            for item in value:
+            self._methods.append(value.methods)
+            self._visit([*vars(value).values()], names)
+        elif isinstance(value, tuple | list | dict):
+            for item in value.values() if isinstance(value, dict) else value:
                 self._visit(item, names)
         elif isinstance(value, type):
             if _is_ours(value.__module__):
-                self._classes += [cls for cls in value.__mro__ if _is_ours(cls.__module__)]
+                self._methods += [vars(cls) for cls in value.__mro__ if _is_ours(cls.__module__)]
         elif _is_ours(type(value).__module__):
             self._visit(type(value), names)
             for held in getattr(value, "__dict__", {}).values():
