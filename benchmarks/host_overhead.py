@@ -12,16 +12,15 @@ import argparse
 import itertools
 import json
 import statistics
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from measure import environment
 
 from hopper_numba import matmul_v1
+from hopper_numba.measuring.board import environment
 
 SIZE, CALLS, REPEATS = 256, 100, 30
 
@@ -31,7 +30,6 @@ def main() -> None:
     parser.add_argument("json", type=Path, help="the file to write")
     parser.add_argument("--commit", help="what was measured; asked of git unless given")
     options = parser.parse_args()
-    commit = options.commit or subprocess.check_output(["git", "rev-parse", "HEAD"], text=True).strip()
 
     new = lambda: torch.randn(SIZE, SIZE, device="cuda").half()  # noqa: E731
     pairs = [(new(), new().T) for _ in range(64)]
@@ -54,7 +52,7 @@ def main() -> None:
         print(f"{row['name']:<36}{row['min_us']:6.1f} us at least, {row['median_us']:6.1f} us in the median")
     size = f"{SIZE} x {SIZE} x {SIZE} float16"
     options.json.write_text(
-        json.dumps({"environment": environment(commit), "size": size, "rows": rows}, indent=1) + "\n"
+        json.dumps({"environment": environment(options.commit), "size": size, "rows": rows}, indent=1) + "\n"
     )
 
 

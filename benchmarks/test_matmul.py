@@ -4,7 +4,6 @@ import functools
 
 import pytest
 
-import hopper_numba
 from hopper_numba.matmul import STAGES
 
 SHAPES = [(4096, 4096, 4096), (8192, 8192, 8192)]
@@ -13,7 +12,8 @@ SHAPES = [(4096, 4096, 4096), (8192, 8192, 8192)]
 @functools.cache
 def problem(shape):
     import torch
-    from measure import Problem
+
+    from hopper_numba.measuring.problem import Problem
 
     return Problem(*shape, torch.float16)
 
@@ -23,16 +23,16 @@ def problem(shape):
 def test_matmul(benchmark, name, shape):
     import torch
 
+    from hopper_numba.measuring.contenders import contender
+    from hopper_numba.measuring.problem import accuracy
+
     benchmark.group = "x".join(map(str, shape))
-    case = problem(shape)
-    if name == "cublas":
-        call = case.cublas
-    else:
-        call = functools.partial(getattr(hopper_numba, f"matmul_{name}"), case.a, case.b, out=case.out)
-    assert case.errors(call)["max_error"] <= 1.01 * case.errors(case.cublas)["max_error"]
+    case, one = problem(shape), contender(name)
+    _, wrong = accuracy(case, one)
+    assert not wrong
 
     def synchronised():
-        call()
+        one.multiply(case.a, case.b, out=case.out)
         torch.cuda.synchronize()
 
     benchmark.pedantic(synchronised, rounds=20, warmup_rounds=3)

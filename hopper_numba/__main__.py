@@ -9,10 +9,12 @@ from collections.abc import Sequence
 
 # Each command is the module of its name, with a function main(argv) -> exit status.
 COMMANDS = {
+    "bench": "check and time the stages against cuBLAS and other peers on this GPU",
     "check": "interpret the kernels of a script or a stage and look for hazards",
     "demo": "multiply matrices with every stage and check the results",
     "doctor": "say what this machine has, what it lacks and how to mend it",
     "reference": "print the reference of all instructions as Markdown",
+    "tune": "find the fastest config of each stage on this GPU and write it to the defaults",
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import ml_dtypes
 import numpy as np
 
@@ -10,6 +12,14 @@ from hopper_numba.arrays import ArrayView
 DTYPES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 MOST = 2**31 - 1024  # a tile may begin there and a signed coordinate hold it
 ALIGNMENT = 16  # bytes, of what TMA reads
+
+
+def why_no_size(size: Sequence[int], dtype: np.dtype) -> str:
+    """Why operands with these M, N and K, laid out without gaps, are none for `matmul`; empty if they are."""
+    multiple = ALIGNMENT // dtype.itemsize
+    if min(size) < 1 or any(extent % multiple for extent in size[1:]):
+        return f"M must be positive, N and K positive multiples of {multiple}; got {' '.join(map(str, size))}"
+    return ""
 
 
 def check_in_host(*arrays: ArrayView | None) -> None:

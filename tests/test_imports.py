@@ -18,6 +18,7 @@ KNOWS_NUMBA = {
     "hopper_numba/compile.py",
     "hopper_numba/fingerprint.py",
     "hopper_numba/jit.py",
+    "hopper_numba/objects.py",
 }
 INSIDE = (
     "llvmlite",
@@ -27,7 +28,9 @@ INSIDE = (
 
 LAYERS = [
     ("intrinsics",),
-    ("shared", "pipeline", "interpreter", "device", "fingerprint", "diagnosis"),
+    ("objects", "shared", "interpreter", "device", "fingerprint", "diagnosis"),
+    ("roles",),
+    ("pipeline",),
     ("stand_ins",),
     ("findings",),
     ("streams",),
@@ -40,7 +43,8 @@ LAYERS = [
     ("stages", "gemm"),
     ("matmul_checks",),
     ("matmul",),
-    ("check", "demo", "doctor", "reference", "__main__", "__init__"),
+    ("measuring",),
+    ("bench", "check", "demo", "doctor", "reference", "tune", "__main__", "__init__"),
 ]
 
 

@@ -1,0 +1,79 @@
+"""The candidates of a stage that are worth timing: compiled in processes of their own, and why the others are not.
+
+Nothing here needs a GPU. The disk cache carries what was compiled to the process that runs it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+
+import numpy as np
+
+from hopper_numba.compile import CompileError, PtxasWarning
+from hopper_numba.diagnosis import KernelTypeError
+from hopper_numba.matmul import build_stage
+from hopper_numba.stages.config import Config
+
+# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", of an SM
+SHARED_NBYTES, RESERVED_NBYTES = 228 * 1024, 1024  # the latter of each block, by the system
+THREADS = 2048
+
+Candidate = tuple[str, Config]
+"""A stage's name, and how to build it."""
+
+
+def examine_all(candidates: Sequence[Candidate], dtype: np.dtype) -> Iterator[tuple[Candidate, str]]:
+    """As `examine`, of many at once; each as it is done."""
+    workers = min(len(candidates), len(os.sched_getaffinity(0)))
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        jobs = {pool.submit(examine, stage, dtype, config): (stage, config) for stage, config in candidates}
+        for job in as_completed(jobs):
+            yield jobs[job], job.result()
+
+
+def examine(stage: str, dtype: np.dtype, config: Config) -> str:
+    """Compile a candidate.
+
+    Returns
+    -------
+    str
+        Why it is not worth timing: it breaks a rule of the stage, does not compile, makes ptxas complain, or asks for
+        more blocks than an SM holds. Empty if it is.
+    """
+    try:
+        built = build_stage(stage, dtype, config)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PtxasWarning)  # they are its findings too
+            compiled = built.compile()
+    except (ValueError, KernelTypeError) as error:
+        return str(error)
+    except CompileError as error:
+        return _in_short(str(error))
+    if compiled.findings:
+        return "; ".join(map(_in_short, compiled.findings))
+    shared = built.kernel.shared_nbytes + compiled.resources.static_shared
+    return too_many_blocks(config.blocks, built.kernel.threads, shared)
+
+
+def too_many_blocks(blocks: int, threads: int, shared_nbytes: int) -> str:
+    """Why an SM cannot hold so many blocks; empty if it can. ptxas sees to the registers."""
+    if blocks * threads > THREADS:
+        return f"an SM has {THREADS} threads; {blocks} blocks x {threads} = {blocks * threads}"
+    needed = blocks * (shared_nbytes + RESERVED_NBYTES)
+    if needed > SHARED_NBYTES:
+        return (
+            f"an SM has {SHARED_NBYTES} bytes of shared memory; {blocks} blocks x ({shared_nbytes} + "
+            f"{RESERVED_NBYTES} reserved) = {needed}"
+        )
+    return ""
+
+
+def _in_short(text: str) -> str:
+    """What the toolkit complains of, without the mangled name of the kernel and what follows from it."""
+    line = next((line for line in text.splitlines() if re.search(r"\(C\d+\)", line)), text)
+    return re.sub(r"\s+", " ", re.sub(r" in (the )?function '?_Z\w+'?", "", line)).strip()
