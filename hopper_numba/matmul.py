@@ -139,8 +139,9 @@ def matmul_v5(a: Any, b: Any, out: Any = None, *, config: Config | None = None, 
 def matmul_v6(a: Any, b: Any, out: Any = None, *, config: Config | None = None, stream: Any = None) -> Any:
     """As `matmul_v0`, with stage V6: four consumers, a result that leaves by TMA; float16 only, **added in float16**.
 
-    Of sums of 8192 products with variance 1 the error is 0.0023 in the mean, 0.05 at most; float32 accumulation, as in
-    all other stages, is some ten times closer. Sums beyond 65504 overflow, also on the way.
+    At 8192 x 8192 x 8192, with outputs of variance 1, results were off float64 by 0.0023 in the mean and 0.048 at most.
+    All other stages add in float32: with N(0, 1) operands V6 was off by 0.21 in the mean there, they by 0.013. Sums
+    beyond 65504 overflow, on their way too.
     """
     return _matmul("v6", a, b, out, stream, config)
 
