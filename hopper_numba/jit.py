@@ -6,6 +6,7 @@ of shared memory, and is refused before the launch where its budgets cannot hold
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import math
@@ -25,6 +26,7 @@ from hopper_numba.arguments import ADDRESS, BoundLaunch, Configuration, as_param
 from hopper_numba.compile import Compiled, Resources, compile_kernel
 from hopper_numba.device import check, current_device, require_hopper
 from hopper_numba.diagnosis import explain
+from hopper_numba.roles import Roles
 from hopper_numba.shared import SHARED_NBYTES, SharedLayout
 from hopper_numba.streams import on_device, stream_handle
 from hopper_numba.tensor_map import TensorMap
@@ -74,7 +76,8 @@ def jit(
     Raises
     ------
     TypeError, ValueError
-        For an argument that breaks a rule, with its value.
+        For an argument that breaks a rule, with its value; for other `threads` than those of the `Roles` that the
+        function names.
     """
     if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024:
         raise ValueError(f"jit: threads must be 1 to 1024; got {threads!r}")
@@ -97,9 +100,23 @@ def jit(
     def decorate(function: FunctionType) -> HopperKernel:
         if not isinstance(function, FunctionType):
             raise TypeError(f"jit: function must be a Python function; got {function!r}")
+        _check_roles(function, threads)
         return HopperKernel(function, threads, shared, extents, min_blocks, registers, fastmath)
 
     return decorate(function) if function is not None else decorate
+
+
+def _check_roles(function: FunctionType, threads: int) -> None:
+    """Refuse another number of threads than the roles have that a kernel names."""
+    names = (*function.__code__.co_names, *function.__code__.co_freevars)
+    captured = dict(function.__globals__)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # not assigned yet
+            captured[name] = cell.cell_contents
+    for name in names:
+        roles = captured.get(name)
+        if isinstance(roles, Roles) and roles.threads != threads:
+            raise ValueError(f"jit: threads must be {name}.threads, {roles.threads}; got {threads}")
 
 
 class HopperKernel(CUDADispatcher):

@@ -71,7 +71,9 @@ class Pipeline(SharedLayout):
     Notes
     -----
     Right for any number of tiles along K, none too, and for any number of stages. ``jit`` and the interpreter take it
-    as what it is made of; reports name its barriers by stage.
+    as what it is made of; reports name its barriers by stage. Consumers that read by ordinary loads arrive without a
+    proxy fence before TMA refills the stage, as is common practice; the manual leaves that open, and the interpreter
+    keeps it as ``undecided-order``.
 
     PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier".
     """

@@ -120,6 +120,18 @@ def test_each_thread_knows_its_role(seed):
     assert out.tolist() == wanted()
 
 
+@pytest.mark.parametrize("threads", [32, 128, 192])
+def test_a_kernel_has_the_threads_of_its_roles(threads):
+    roles = Roles(consumers=warp_groups(1), producer=warps(1))
+
+    def kernel(out):
+        out[0] = roles.producer.here()
+
+    with pytest.raises(ValueError, match=rf"threads must be roles\.threads, 160; got {threads}"):
+        jit(kernel, threads=threads)
+    assert jit(kernel, threads=roles.threads).threads == 160
+
+
 def test_roles_cost_nothing():
     compiled = who.compile((WORDS,))
     assert compiled.findings == [] and compiled.resources.stack == 0 and ".local" not in compiled.ptx

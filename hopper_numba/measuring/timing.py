@@ -19,7 +19,7 @@ from hopper_numba.measuring import board, clock
 from hopper_numba.measuring.problem import Contender, Problem, accuracy
 from hopper_numba.measuring.results import Lap, Timing, figures
 
-BURST, SUSTAINED_SECONDS, SUSTAINED_REPEATS = 30, 2.0, 1
+BURST, SUSTAINED_SECONDS, SUSTAINED_REPEATS = 30, 2.0, 3
 INTERVAL = 0.05  # seconds between two looks at the board
 
 

@@ -21,7 +21,7 @@ from hopper_numba.stages import Stage
 from hopper_numba.stages.config import Space
 
 ACCUMULATE = "float32"
-SPACE = Space(tile=((128, 128, 128), (128, 128, 64), (64, 128, 128)), blocks=(2, 3, 4))
+SPACE = Space(tile=((128, 128, 128), (128, 128, 64), (64, 128, 128)), blocks=(2, 3))
 WARPS_M, WARPS_N = 2, 2  # warps of a block, as they share its tile
 MMA_M, MMA_N, MMA_K = 16, 8, 16  # one mma.sync
 

@@ -24,7 +24,7 @@ from hopper_numba.stages.epilogue import pair_store
 
 ACCUMULATE = "float32"
 # 64 x 256 is the largest accumulator of one wgmma; a few blocks of an SM fill each other's gaps
-SPACE = Space(tile=((64, 256, 64), (64, 256, 128), (64, 128, 64), (64, 128, 128)), blocks=(2, 3))
+SPACE = Space(tile=((64, 256, 64), (64, 256, 128), (64, 128, 64), (64, 128, 128)), blocks=(3,))
 MMA_M, MMA_K = 64, 16
 
 

@@ -25,7 +25,7 @@ from hopper_numba.stages.config import Space
 from hopper_numba.stages.epilogue import block_store
 
 ACCUMULATE = "float32"
-SPACE = Space(tile=((128, 128, 64),), stages=(2, 3), blocks=(1, 2))
+SPACE = Space(tile=((128, 128, 64),), stages=(2, 3), blocks=(2,))
 MMA_M, MMA_K = 64, 16
 
 
