@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,10 +51,13 @@ def main(argv: Sequence[str] = ()) -> int:
     if reason := _why_not(args):
         parser.error(reason)
     if args.source:
-        results = json.loads(args.source.read_text())
+        try:
+            results = _read(args.source)
+        except ValueError as error:
+            parser.error(f"--from: {args.source} has no results of this command: {error}")
         if args.size:
             results["rows"] = [row for row in results["rows"] if [row["m"], row["n"], row["k"]] in args.size]
-        print(COLUMNS.format(*TITLES))
+        _print_head(results["environment"])
         print("\n".join(map(line, results["rows"])))
     else:
         try:
@@ -137,8 +140,7 @@ def _measure(args: argparse.Namespace) -> dict[str, Any]:
     }
     rows: list[dict[str, Any]] = []
     results = {"environment": conditions, "rows": rows}
-    print("{board}, {power_limit_watts:.0f} W, driver {driver}, commit {commit}".format(**conditions))
-    print(COLUMNS.format(*TITLES), flush=True)
+    _print_head(conditions)
     contenders = _contenders(stages)
     for m, n, k in args.size or [SIZE]:
         problem = Problem(m, n, k, getattr(torch, args.dtype))
@@ -152,6 +154,25 @@ def _measure(args: argparse.Namespace) -> dict[str, Any]:
         rows += own
         _write(results, args.json)
     return results
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Results in a file. Raises ValueError for one that has none."""
+    results = json.loads(path.read_text())
+    try:
+        for row in results["rows"]:
+            line(row)
+        return {"environment": {**results["environment"]}, "rows": results["rows"]}
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def _print_head(environment: Mapping[str, Any]) -> None:
+    """What the table below is of."""
+    print("{board}, {power_limit_watts:.0f} W, driver {driver}, commit {commit}".format(**environment))
+    print("bursts: {burst}; sustained: {sustained}; more than 1 is faster than cuBLAS".format(**environment))
+    print("MHz {clocks}; errors are against float64\n".format(**environment))
+    print(COLUMNS.format(*TITLES), flush=True)
 
 
 def _contenders(stages: Sequence[str]) -> list[Contender]:

@@ -19,6 +19,7 @@ import numpy as np
 import hopper_numba
 from hopper_numba.findings import Findings
 from hopper_numba.matmul import STAGES
+from hopper_numba.matmul_checks import why_no_size
 from hopper_numba.stages.config import default
 
 SEEDS_OF_STAGE, SEEDS_OF_SCRIPT = 8, 1
@@ -52,6 +53,8 @@ def main(argv: Sequence[str] = ()) -> int:
         parser.error("name either a script or --stage")
     if args.shape is not None and args.stage is None:
         parser.error("--shape goes with --stage")
+    if args.shape is not None and (reason := why_no_size(args.shape, DTYPE)):
+        parser.error(f"--shape: {reason}")
     if args.stage is not None:
         run, usual = _stage(args.stage, args.shape or shape_of(args.stage)), SEEDS_OF_STAGE
     else:

@@ -100,14 +100,14 @@ def jit(
     def decorate(function: FunctionType) -> HopperKernel:
         if not isinstance(function, FunctionType):
             raise TypeError(f"jit: function must be a Python function; got {function!r}")
-        _check_roles(function, threads)
+        _check_roles(function, threads, shared)
         return HopperKernel(function, threads, shared, extents, min_blocks, registers, fastmath)
 
     return decorate(function) if function is not None else decorate
 
 
-def _check_roles(function: FunctionType, threads: int) -> None:
-    """Refuse another number of threads than the roles have that a kernel names."""
+def _check_roles(function: FunctionType, threads: int, shared: SharedLayout | None) -> None:
+    """Refuse another number of threads than the roles have that a kernel names, or too few for its pipelines."""
     names = (*function.__code__.co_names, *function.__code__.co_freevars)
     captured = dict(function.__globals__)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -117,6 +117,13 @@ def _check_roles(function: FunctionType, threads: int) -> None:
         roles = captured.get(name)
         if isinstance(roles, Roles) and roles.threads != threads:
             raise ValueError(f"jit: threads must be {name}.threads, {roles.threads}; got {threads}")
+    for name, member in shared.members.items() if shared is not None else ():
+        for who in ("producers", "consumers"):
+            role = getattr(member, who, None)
+            if role is not None and role.unit * (role.first + role.count) > threads:
+                raise ValueError(
+                    f"jit: threads must include {name}'s {who}, {role}; got {threads}: pass Roles' threads"
+                )
 
 
 class HopperKernel(CUDADispatcher):

@@ -20,7 +20,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from numba.cuda import types
+
 from hopper_numba.intrinsics import cluster, fence, mbarrier
+from hopper_numba.intrinsics.machine import machine
+from hopper_numba.intrinsics.ptx import device_function
 from hopper_numba.intrinsics.tiles import Tile, barriers, tile
 from hopper_numba.intrinsics.types import SharedView, SharedViewType
 from hopper_numba.objects import CursorType, compile_methods, device_method
@@ -138,6 +142,13 @@ def _share_threads(one: Role, other: Role) -> bool:
     return second[0] < first[1]
 
 
+@device_function(lambda typingctx, held: (types.none(held), lambda context, builder, sig, args: None))
+def keep_one(held):
+    """Have the interpreter raise where a stage is kept already, which would be lost; nothing when compiled."""
+    if held:
+        raise machine().kept_already()
+
+
 @device_method
 def init(ring):
     """Initialise the barriers, for the async proxy and the cluster too. One thread does; a barrier comes after."""
@@ -181,14 +192,14 @@ class Cursor:
 
         One thread of each producer executes it, then the loads that bring the bytes to `full`.
         """
-        require(self.producers)
+        require(self.producers, "producers")
         mbarrier.wait(self.empty, self.phase ^ 1)  # of a fresh barrier, the phase before counts as complete
         mbarrier.arrive_expect_tx(self.full, self.share)
 
     @device_method
     def producer_advance(self):
         """Go on to the next stage."""
-        require(self.producers)
+        require(self.producers, "producers")
         self.advance()
 
     @device_method
@@ -197,7 +208,7 @@ class Cursor:
 
         A block of a cluster needs it before its producer ends: until then others arrive on its barriers.
         """
-        require(self.producers)
+        require(self.producers, "producers")
         for _ in range(self.stages):
             mbarrier.wait(self.empty, self.phase ^ 1)
             self.advance()
@@ -206,22 +217,24 @@ class Cursor:
     @device_method
     def consumer_wait(self):
         """Wait until the stage's tiles have arrived. Every thread that reads them executes it."""
-        require(self.consumers)
+        require(self.consumers, "consumers")
         mbarrier.wait(self.full, self.phase)
 
     @device_method
     def consumer_release(self):
         """Give the stage back, and go on to the next. All threads of a consumer execute it.
 
-        A warp group that read by WGMMA has waited for these products before.
+        A warp group that read by WGMMA has waited for these products before. No stage is kept.
         """
+        keep_one(self.held)
         self.release(self.stage)
         self.advance()
 
     @device_method
     def consumer_advance(self):
-        """Go on to the next stage, and keep this one until `consumer_release_previous`."""
-        require(self.consumers)
+        """Go on to the next stage, and keep this one until `consumer_release_previous`: one at a time."""
+        require(self.consumers, "consumers")
+        keep_one(self.held)
         self.held = 1
         self.advance()
 
@@ -238,7 +251,7 @@ class Cursor:
     @device_method
     def release(self, stage):
         """Arrive on a stage's `empty`, in every block that loads for this one."""
-        require(self.consumers)
+        require(self.consumers, "consumers")
         if self.consumers.unit != 128 or self.consumers.elected():
             if self.cluster == 1:
                 mbarrier.arrive(self.ring.empty[stage], 1)

@@ -74,6 +74,19 @@ class Role(Description):
         return self.unit_index() - self.first
 
     @device_method
+    def thread(self):
+        """Which of its unit's threads the executing thread is.
+
+        Returns
+        -------
+        int
+            0 to `unit` - 1.
+        """
+        if self.unit == 128:
+            return 32 * (warp.warp_index() % 4) + warp.lane_index()
+        return warp.lane_index() % self.unit
+
+    @device_method
     def elected(self):
         """Whether the executing thread is the one of its unit that does what one thread shall do.
 
@@ -155,7 +168,7 @@ class Roles(Description):
             if not isinstance(role, Role):
                 raise TypeError(f"Roles: {name} must be warp_groups(…), warps(…) or threads(…); got {role!r}")
             if name in vars(self) or name == "constants" or name.startswith("_"):
-                raise ValueError(f"Roles: {name!r} cannot be a role's name")
+                raise ValueError(f"Roles: {name!r} cannot be a role's name: Roles has it itself, or it begins with _")
             if self.threads % role.unit:
                 raise ValueError(
                     f"Roles: {name} must begin at a multiple of {role.unit} threads; got {self.threads} before it. "
@@ -180,8 +193,8 @@ class Roles(Description):
     __repr__ = __str__
 
 
-@device_function(lambda typingctx, role: (types.none(role), lambda context, builder, sig, args: None))
-def require(role):
-    """Have the interpreter raise where the executing thread does not have `role`; nothing when compiled."""
+@device_function(lambda typingctx, role, who: (types.none(role, who), lambda context, builder, sig, args: None))
+def require(role, who):
+    """Have the interpreter raise where the executing thread does not have the role of `who`; nothing when compiled."""
     if not role.here():
-        raise machine().wrong_role(role)
+        raise machine().wrong_role(role, who)

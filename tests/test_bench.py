@@ -28,7 +28,9 @@ def row(name, tflops, cublas_tflops=800.0, accumulate="float32", size=(8192, 819
 
 
 def results(*rows):
-    return {"environment": {"board": "NVIDIA H200"}, "rows": list(rows)}
+    environment = {"board": "NVIDIA H200", "power_limit_watts": 700.0, "driver": "580", "commit": "abc"}
+    environment |= dict.fromkeys(("burst", "sustained", "clocks"), "as they are")
+    return {"environment": environment, "rows": list(rows)}
 
 
 # Arguments ------------------------------------------------------------------------------------------------------------
@@ -54,6 +56,15 @@ def test_arguments_that_mean_nothing_are_refused(arguments, message, capsys):
         bench.main(arguments)
     assert stop.value.code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["[1", "{}", "[]", '{"environment": {}, "rows": [{"name": "v0"}]}'])
+def test_a_file_without_results_is_refused(text, tmp_path, capsys):
+    (tmp_path / "results.json").write_text(text)
+    with pytest.raises(SystemExit) as stop:
+        bench.main(["--from", str(tmp_path / "results.json")])
+    assert stop.value.code == 2
+    assert "has no results of this command" in capsys.readouterr().err
 
 
 def test_a_stage_that_does_not_take_the_dtype_is_refused(monkeypatch, capsys):
@@ -173,12 +184,20 @@ def test_the_line_of_a_wrong_row_says_why():
     )
 
 
+def names_in(printed):
+    """The first words of the rows below the titles, which stand below what the table is of."""
+    head, table = printed.split("\n\n")
+    assert head.startswith("NVIDIA H200, 700 W, driver 580, commit abc\n")
+    titles, *rows = table.splitlines()
+    assert titles.startswith("name")
+    return [text.split()[0] for text in rows]
+
+
 def test_results_are_read_printed_and_drawn_again(tmp_path, capsys):
     source, picture = tmp_path / "results.json", tmp_path / "picture.png"
     source.write_text(json.dumps(results(row("v0", 400.0), row("triton", 790.0))))
     assert bench.main(["--from", str(source), "--plot", str(picture)]) == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert [text.split()[0] for text in printed] == ["name", "v0", "triton"]
+    assert names_in(capsys.readouterr().out) == ["v0", "triton"]
     assert picture.stat().st_size
 
 
@@ -186,7 +205,7 @@ def test_some_sizes_of_results_are_read_again(tmp_path, capsys):
     source = tmp_path / "results.json"
     source.write_text(json.dumps(results(row("v0", 400.0), row("v1", 500.0, size=(4096, 4096, 14336)))))
     assert bench.main(["--from", str(source), "--size", "4096", "4096", "14336"]) == 0
-    assert [text.split()[0] for text in capsys.readouterr().out.splitlines()] == ["name", "v1"]
+    assert names_in(capsys.readouterr().out) == ["v1"]
 
 
 def test_a_wrong_row_makes_the_exit_status_1(tmp_path):

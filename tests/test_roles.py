@@ -89,12 +89,12 @@ def who(out):
     # elected() of warps asks all of a warp: the last five threads, which are no warp, do not
     if ROLES.consumers.here():
         elected = ROLES.consumers.elected()
-        out[cuda.threadIdx.x] = 100 + 10 * ROLES.consumers.index() + elected
+        out[cuda.threadIdx.x] = 1000 * ROLES.consumers.thread() + 100 + 10 * ROLES.consumers.index() + elected
     elif ROLES.producer.here():
         elected = ROLES.producer.elected()
-        out[cuda.threadIdx.x] = 200 + 10 * ROLES.producer.index() + elected
+        out[cuda.threadIdx.x] = 1000 * ROLES.producer.thread() + 200 + 10 * ROLES.producer.index() + elected
     elif ROLES.few.here():
-        out[cuda.threadIdx.x] = 300 + 10 * ROLES.few.index() + ROLES.few.elected()
+        out[cuda.threadIdx.x] = 1000 * ROLES.few.thread() + 300 + 10 * ROLES.few.index() + ROLES.few.elected()
     else:
         out[cuda.threadIdx.x] = 999
 
@@ -104,9 +104,9 @@ def wanted():
     out = []
     for t in range(2 * 128 + 3 * 32 + 5):
         if t < 256:
-            out.append(100 + 10 * (t // 128) + (t % 128 == 0))
+            out.append(1000 * (t % 128) + 100 + 10 * (t // 128) + (t % 128 == 0))
         elif t < 352:
-            out.append(200 + 10 * (t // 32 - 8) + (t % 32 == 0))
+            out.append(1000 * (t % 32) + 200 + 10 * (t // 32 - 8) + (t % 32 == 0))
         else:
             out.append(300 + 10 * (t - 352) + 1)
     return out
@@ -130,6 +130,14 @@ def test_a_kernel_has_the_threads_of_its_roles(threads):
     with pytest.raises(ValueError, match=rf"threads must be roles\.threads, 160; got {threads}"):
         jit(kernel, threads=threads)
     assert jit(kernel, threads=roles.threads).threads == 160
+
+
+def test_a_kernel_has_the_threads_of_its_pipelines():
+    roles = Roles(consumers=warp_groups(1), producer=warps(1))
+    ring = SharedLayout(pipe=Pipeline(2, roles.producer, roles.consumers, a=tile("float16", (8, 64))))
+    with pytest.raises(ValueError, match=r"threads must include pipe's producers, warps\(1\) from 4; got 128"):
+        jit(lambda out: None, threads=128, shared=ring)
+    assert jit(lambda out: None, threads=160, shared=ring).threads == 160
 
 
 def test_roles_cost_nothing():
@@ -354,6 +362,6 @@ def release_another(pipe):
 def test_what_another_role_has_to_do(body, role):
     error = caught(team(cuda.jit(device=True)(body)), threads=TEAM.threads, shared=RING)
     assert error.kind == "wrong-role"
-    assert f"the executing thread does not have the role {role}" in str(error)
+    assert f"{role}; the executing thread is none of them" in str(error)
     assert error.filename == __file__, str(error)
     assert source_line(error).startswith("pipe.")

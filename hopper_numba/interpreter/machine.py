@@ -275,9 +275,15 @@ class Machine:
         thread = self.thread
         thread.block.registers[thread.warp_group] = (count, self.site())
 
-    def wrong_role(self, role: Any) -> HazardError:
-        """The error of a thread that does not have the role that it acts in."""
-        return self.fault(WrongRoleError, f"the executing thread does not have the role {role}")
+    def wrong_role(self, role: Any, who: str) -> HazardError:
+        """The error of a thread that does what `who` has to do, which have another role."""
+        return self.fault(WrongRoleError, f"for the pipeline's {who}, {role}; the executing thread is none of them")
+
+    def kept_already(self) -> HazardError:
+        """The error of a consumer of a pipeline that would lose the stage that it keeps."""
+        return self.fault(
+            BarrierError, "a stage is kept already, and would be lost: consumer_release_previous() must come before"
+        )
 
     # Memory ---------------------------------------------------------------------------------------------------------
 

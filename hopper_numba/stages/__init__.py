@@ -1,8 +1,9 @@
-"""The ladder of matmul stages, each a file to be read alone and one idea ahead of the one before it.
+"""The ladder of matmul stages, to be read in order: each file says what it changes from the one before it.
 
-A stage's file has the kernel; `build`, which makes it for a dtype and a `Config`; `SPACE`, the configs worth trying;
-`ACCUMULATE`, the dtype in which it adds; and `DTYPES`, if it takes fewer than all. `hopper_numba.matmul.build_stage`
-calls `build`.
+A stage's file has its whole kernel, with its loop, barriers and roles; how results are stored, and in which order
+blocks run, is in `epilogue.py` and `raster.py` once it is no longer the lesson. Beside the kernel it has `build`, which
+makes it for a dtype and a `Config`; `SPACE`, the configs worth trying; `ACCUMULATE`, the dtype in which it adds; and
+`DTYPES`, if it takes fewer than all. `hopper_numba.matmul.build_stage` calls `build`.
 """
 
 from __future__ import annotations

@@ -49,13 +49,14 @@ def build(dtype, config):
         "float16": (matrix.mma_m16n8k16_f32_f16, convert.pack_f16x2),
         "bfloat16": (matrix.mma_m16n8k16_f32_bf16, convert.pack_bf16x2),
     }[dtype.name]
-    roles = Roles(group=warp_groups(1))
+    roles = Roles(group=warp_groups(1))  # all threads alike, but for one of them that loads
     shared = SharedLayout(a=tile(dtype, (BLOCK_M, BLOCK_K)), b=tile(dtype, (BLOCK_N, BLOCK_K)), loaded=barriers())
 
     @cuda.jit(device=True)
     def multiply_into(acc, a, b):
         acc[0], acc[1], acc[2], acc[3] = multiply((a[0], a[1], a[2], a[3]), b, (acc[0], acc[1], acc[2], acc[3]))
 
+    # so many blocks shall fit on an SM: that limits the registers of a thread
     @jit(threads=roles.threads, shared=shared, min_blocks=config.blocks)
     def matmul_v0(a, b, c, k_size):
         smem = shared.open()

@@ -8,6 +8,9 @@ through a register any more:
 
 WGMMA is asynchronous: issued, it reads its tiles and writes its accumulator whenever it likes, until a wait says it has
 done. Still nothing overlaps inside a block, and other blocks of the SM fill the gaps.
+
+A block's tile is 64 x 256 now, the largest that one instruction multiplies. How a thread stores what it holds has moved
+to `epilogue.py`: it is as in V0.
 """
 
 import functools
@@ -75,7 +78,7 @@ def build(dtype, config):
                 acc = wgmma.mma(a_step, b_step, acc)
             wgmma.commit_group()
             acc = wgmma.wait_group(acc, 0)  # only now may the accumulator be read and the tiles be overwritten
-            cuda.syncthreads()  # and the loader overwrites them for all four warps: each must have waited
+            cuda.syncthreads()  # by all four warps; V2 does without: their products are one operation, and end together
 
         wgmma.for_each_pair(store_pair, acc, (c, block_m, block_n))
 

@@ -3,9 +3,9 @@
 Changes from V1: shared memory holds several tiles, the ring's stages, each with a barrier of its own. One thread keeps
 loads on their way to the stages that are free, while the tensor cores work on one that is full:
 
-    stage 0   | load 0     | multiply 0 | load 3                | multiply 3 |
-    stage 1   | load 1     | . . . . .  | multiply 1 | load 4   |  . . .
-    stage 2   | load 2     | . . . . .  | . . . . .  | multiply 2 | load 5 …
+    stage 0   | load 0 | multiply 0 | load 3     | . . . . .  | multiply 3 …
+    stage 1   | load 1 | . . . . .  | multiply 1 | load 4     | . . . . .
+    stage 2   |        | load 2     | . . . . .  | multiply 2 | load 5 …
 
 And a block's tile is squarer, 128 x 128: two accumulators, for the upper and the lower 64 rows, by the same columns of
 B. A byte loaded is multiplied a quarter more often than in V1's 64 x 256.
@@ -89,10 +89,11 @@ def build(dtype, config):
                 lower = wgmma.mma(smem.a[stage].part(MMA_M, MMA_K, 1, step), b_step, lower)
             wgmma.commit_group()
 
-            # while the tensor cores work on this stage, the one before it is free: its products have been waited for
+            # While the tensor cores work on this stage, the one before it is free: its products have been waited for.
+            # All four warps': the products of a warp group are one operation, so the loader's own wait tells.
             if is_loader and k + AHEAD < k_tiles:
-                load(smem, (AHEAD if stage == 0 else (stage - 1)), a, b, k + AHEAD, block_m, block_n)
-            upper, lower = wgmma.wait_group((upper, lower), 0)  # the loader's warp group reads as one: no block barrier
+                load(smem, (STAGES - 1 if stage == 0 else stage - 1), a, b, k + AHEAD, block_m, block_n)
+            upper, lower = wgmma.wait_group((upper, lower), 0)
 
             stage += 1
             if stage == STAGES:

@@ -9,7 +9,7 @@ tiles have arrived, `empty` that they have been multiplied:
 
 Both count the rounds of the ring: the parity of a barrier's phase turns with each.
 
-C is written 16 bytes a lane from here on, not 4: see `block_store`.
+And C is written 16 bytes a lane from here on, not 4: see `block_store` in `epilogue.py`.
 """
 
 import functools

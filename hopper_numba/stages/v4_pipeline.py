@@ -1,8 +1,8 @@
 """V4: two consumers share a tile of B, and blocks that run together share operands in L2.
 
 Changes from V3: a second consumer warp group. Each multiplies its own 64 rows of A by the same 256 columns of B: a
-block's tile is 128 x 256, and a byte loaded is multiplied a third more often than in V3. While one group waits, the
-other's products keep the tensor cores busy.
+block's tile is 128 x 256, and a byte loaded is multiplied a third more often than in V3. Where V3's group has two
+accumulators, each of the two has one. While one group waits, the other's products keep the tensor cores busy.
 
 The ring's bookkeeping, which V3 spells out, is `Pipeline`'s from here on: it knows the bytes of a stage, who arrives
 on which barrier, and the parity of the round.

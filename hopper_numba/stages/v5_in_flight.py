@@ -8,8 +8,9 @@ Changes from V4: a consumer does not wait for the products it has just issued, b
 WGMMA's groups complete in order, so ``wait_group(acc, 1)``, at most one left in flight, says that those before the
 last are done, and their stage can be given back. The tensor cores always find the next products queued.
 
-Its space has shallower rings and larger groups than V4's as well. Where the board runs at its power limit these are
-what counts, since the other consumer's products fill V4's gaps; below the limit it is what is in flight.
+Its space has shallower rings and larger groups than V4's as well, whose order of blocks is now in `raster.py`. Where
+the board runs at its power limit most of the step from V4 comes from these, since the other consumer's products fill
+V4's gaps already.
 """
 
 import functools
