@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -16,6 +17,9 @@ COMMANDS = {
     "reference": "print the reference of all instructions as Markdown",
     "tune": "find the fastest config of each stage on this GPU and write it to the defaults",
 }
+
+BROKEN_PIPE = 141
+"""The exit status of a command whose output nobody reads any more, as the shell has it: 128 and SIGPIPE's number."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,8 +45,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, summary in COMMANDS.items():
         commands.add_parser(name, help=summary, add_help=False)
     args, rest = parser.parse_known_args(argv)
-    # Imported here, so that the doctor runs where a dependency of the other commands is broken.
-    return importlib.import_module(f"hopper_numba.{args.command}").main(rest)
+    try:
+        # Imported here, so that the doctor runs where a dependency of the other commands is broken.
+        status = importlib.import_module(f"hopper_numba.{args.command}").main(rest)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # whoever reads has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains as it ends
+        return BROKEN_PIPE
 
 
 if __name__ == "__main__":

@@ -9,12 +9,13 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hopper_numba import interpreter
-from hopper_numba.device import why_no_hopper
+from hopper_numba.device import default_device, why_no_hopper
 from hopper_numba.matmul import STAGES, dtypes_of
 from hopper_numba.matmul_checks import DTYPES, why_no_size
 from hopper_numba.measuring import ncu
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 SIZE = (8192, 8192, 8192)
 REPEATS = 5
 COOLDOWN = 3.0  # seconds of rest before a burst
+PICTURES = (".png", ".svg", ".pdf")
 NAMES = {dtype.name: dtype for dtype in DTYPES}
 
 
@@ -57,7 +59,7 @@ def main(argv: Sequence[str] = ()) -> int:
             parser.error(f"--from: {args.source} has no results of this command: {error}")
         if args.size:
             results["rows"] = [row for row in results["rows"] if [row["m"], row["n"], row["k"]] in args.size]
-        _print_head(results["environment"])
+        print(_head(results["environment"]))
         print("\n".join(map(line, results["rows"])))
     else:
         try:
@@ -98,6 +100,10 @@ def _why_not(args: argparse.Namespace) -> str:
     for option, path in (("--json", args.json), ("--plot", args.plot)):
         if path and not path.parent.is_dir():
             return f"{option}: there is no folder {path.parent}"
+        if path and (path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK)):
+            return f"{option}: {path} cannot be written"
+    if args.plot and args.plot.suffix not in PICTURES:
+        return f"--plot: the picture's name must end with {' or '.join(PICTURES)}; got {args.plot}"
     if args.plot and not importlib.util.find_spec("matplotlib"):
         return "--plot needs matplotlib: pip install 'hopper-numba[bench]'"
     if args.source:
@@ -131,7 +137,8 @@ def _measure(args: argparse.Namespace) -> dict[str, Any]:
     from hopper_numba.measuring.problem import Problem
     from hopper_numba.measuring.timing import BURST, SUSTAINED_REPEATS, SUSTAINED_SECONDS, compare
 
-    stages = args.stages or [name for name in STAGES if NAMES[args.dtype] in dtypes_of(name)]
+    torch.cuda.set_device(default_device())
+    stages = list(dict.fromkeys(args.stages or ())) or [name for name in STAGES if NAMES[args.dtype] in dtypes_of(name)]
     repeats = {"burst": args.repeat, "sustained": min(args.repeat, SUSTAINED_REPEATS)}
     conditions = environment(args.commit) | {
         "burst": f"{BURST} products after a cooldown of {COOLDOWN} s, {repeats['burst']} times",
@@ -140,7 +147,7 @@ def _measure(args: argparse.Namespace) -> dict[str, Any]:
     }
     rows: list[dict[str, Any]] = []
     results = {"environment": conditions, "rows": rows}
-    _print_head(conditions)
+    print(_head(conditions), flush=True)
     contenders = _contenders(stages)
     for m, n, k in args.size or [SIZE]:
         problem = Problem(m, n, k, getattr(torch, args.dtype))
@@ -162,17 +169,20 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         for row in results["rows"]:
             line(row)
+        _head(results["environment"])
         return {"environment": {**results["environment"]}, "rows": results["rows"]}
     except (KeyError, TypeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
-def _print_head(environment: Mapping[str, Any]) -> None:
-    """What the table below is of."""
-    print("{board}, {power_limit_watts:.0f} W, driver {driver}, commit {commit}".format(**environment))
-    print("bursts: {burst}; sustained: {sustained}; more than 1 is faster than cuBLAS".format(**environment))
-    print("MHz {clocks}; errors are against float64\n".format(**environment))
-    print(COLUMNS.format(*TITLES), flush=True)
+def _head(environment: Mapping[str, Any]) -> str:
+    """What a table is of, and its titles."""
+    lines = (
+        "{board}, {power_limit_watts:.0f} W, driver {driver}, commit {commit}",
+        "bursts: {burst}; sustained: {sustained}; more than 1 is faster than cuBLAS",
+        "MHz {clocks}; errors are against float64\n",
+    )
+    return "\n".join((*(text.format(**environment) for text in lines), COLUMNS.format(*TITLES)))
 
 
 def _contenders(stages: Sequence[str]) -> list[Contender]:

@@ -23,6 +23,7 @@ from hopper_numba.matmul_checks import why_no_size
 from hopper_numba.stages.config import default
 
 SEEDS_OF_STAGE, SEEDS_OF_SCRIPT = 8, 1
+MOST_SEEDS, MOST_EXTENT = 10**6, 2**14
 DTYPE = np.dtype(np.float16)
 AGAIN = (
     "To see one again: --seed S here; or HOPPER_NUMBA_INTERPRET=1 HOPPER_NUMBA_SEED=S wherever a kernel of "
@@ -55,6 +56,8 @@ def main(argv: Sequence[str] = ()) -> int:
         parser.error("--shape goes with --stage")
     if args.shape is not None and (reason := why_no_size(args.shape, DTYPE)):
         parser.error(f"--shape: {reason}")
+    if args.shape is not None and max(args.shape) > MOST_EXTENT:
+        parser.error(f"--shape: at most {MOST_EXTENT} each, as the interpreter is slow; got {args.shape}")
     if args.stage is not None:
         run, usual = _stage(args.stage, args.shape or shape_of(args.stage)), SEEDS_OF_STAGE
     else:
@@ -106,22 +109,24 @@ def _parser() -> argparse.ArgumentParser:
     seeds = parser.add_mutually_exclusive_group()
     seeds.add_argument(
         "--seeds",
-        type=_at_least(1),
+        type=_between(1, MOST_SEEDS),
         metavar="N",
         help=f"schedules to try, by seeds from 0 on; {SEEDS_OF_STAGE} for a stage, {SEEDS_OF_SCRIPT} for a script",
     )
-    seeds.add_argument("--seed", type=_at_least(0), metavar="S", help="try this seed only, as a report names it")
+    seeds.add_argument(
+        "--seed", type=_between(0, MOST_SEEDS), metavar="S", help="try this seed only, as a report names it"
+    )
     parser.add_argument("--json", action="store_true", help="print a list of objects")
     parser.add_argument("script", nargs="?", help="a Python script that launches kernels")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
     return parser
 
 
-def _at_least(lowest: int) -> Callable[[str], int]:
+def _between(lowest: int, highest: int) -> Callable[[str], int]:
     def integer(text: str) -> int:
         number = int(text)
-        if number < lowest:
-            raise argparse.ArgumentTypeError(f"must be at least {lowest}; got {text}")
+        if not lowest <= number <= highest:
+            raise argparse.ArgumentTypeError(f"must be {lowest} to {highest}; got {text}")
         return number
 
     return integer

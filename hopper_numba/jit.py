@@ -26,6 +26,7 @@ from hopper_numba.arguments import ADDRESS, BoundLaunch, Configuration, as_param
 from hopper_numba.compile import Compiled, Resources, compile_kernel
 from hopper_numba.device import check, current_device, require_hopper
 from hopper_numba.diagnosis import explain
+from hopper_numba.pipeline import Pipeline
 from hopper_numba.roles import Roles
 from hopper_numba.shared import SHARED_NBYTES, SharedLayout
 from hopper_numba.streams import on_device, stream_handle
@@ -100,14 +101,14 @@ def jit(
     def decorate(function: FunctionType) -> HopperKernel:
         if not isinstance(function, FunctionType):
             raise TypeError(f"jit: function must be a Python function; got {function!r}")
-        _check_roles(function, threads, shared)
+        _check_roles(function, threads, shared, math.prod(extents))
         return HopperKernel(function, threads, shared, extents, min_blocks, registers, fastmath)
 
     return decorate(function) if function is not None else decorate
 
 
-def _check_roles(function: FunctionType, threads: int, shared: SharedLayout | None) -> None:
-    """Refuse another number of threads than the roles have that a kernel names, or too few for its pipelines."""
+def _check_roles(function: FunctionType, threads: int, shared: SharedLayout | None, blocks: int) -> None:
+    """Refuse threads, and blocks of a cluster, that do not fit the roles that a kernel names and its pipelines."""
     names = (*function.__code__.co_names, *function.__code__.co_freevars)
     captured = dict(function.__globals__)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -118,12 +119,13 @@ def _check_roles(function: FunctionType, threads: int, shared: SharedLayout | No
         if isinstance(roles, Roles) and roles.threads != threads:
             raise ValueError(f"jit: threads must be {name}.threads, {roles.threads}; got {threads}")
     for name, member in shared.members.items() if shared is not None else ():
-        for who in ("producers", "consumers"):
-            role = getattr(member, who, None)
-            if role is not None and role.unit * (role.first + role.count) > threads:
-                raise ValueError(
-                    f"jit: threads must include {name}'s {who}, {role}; got {threads}: pass Roles' threads"
-                )
+        if not isinstance(member, Pipeline):
+            continue
+        for who, role in (("producers", member.producers), ("consumers", member.consumers)):
+            if role.end > threads:
+                raise ValueError(f"jit: threads must include {name}'s {who}, {role}; got {threads}")
+        if member.cluster not in (1, blocks):
+            raise ValueError(f"jit: cluster must have the {member.cluster} blocks of {name}'s; got {blocks}")
 
 
 class HopperKernel(CUDADispatcher):

@@ -380,6 +380,7 @@ def _find_plan(stage: str, config: Config | None, a: ArrayView, b: ArrayView) ->
         return plan
     check_product(a, b)
     if 0 in a.shape or 0 in b.shape:
+        build_stage(stage, a.dtype, config)  # refuses what it would of others
         return _Zeros(a, b)
     check_layout(a, b)
     plan = _Plan(stage, config, a, b)

@@ -19,6 +19,8 @@ def why_no_size(size: Sequence[int], dtype: np.dtype) -> str:
     multiple = ALIGNMENT // dtype.itemsize
     if min(size) < 1 or any(extent % multiple for extent in size[1:]):
         return f"M must be positive, N and K positive multiples of {multiple}; got {' '.join(map(str, size))}"
+    if max(size) > MOST:
+        return f"M, N and K must be at most {MOST}; got {' '.join(map(str, size))}"
     return ""
 
 

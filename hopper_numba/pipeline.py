@@ -38,8 +38,8 @@ class Pipeline(SharedLayout):
     In a kernel, of ``shared = SharedLayout(pipe=Pipeline(…))`` and ``smem = shared.open()``:
 
     - ``smem.pipe.init()`` by one thread, then a barrier of the block (of the cluster), before all else;
-    - ``pipe = smem.pipe.open()`` by every thread that uses it: a `Cursor`, at stage 0. It belongs to the function that
-      opened it, which may pass it to others but not return it;
+    - ``pipe = smem.pipe.open()`` by every thread that uses it, once, not in a loop: a `Cursor`, at stage 0. It belongs
+      to the function that opened it, which may pass it to others but not return it;
     - ``smem.pipe.a``, ``smem.pipe.full`` and ``smem.pipe.empty``: all stages, to be indexed.
 
     Parameters
@@ -85,12 +85,12 @@ class Pipeline(SharedLayout):
     is_ring = True
     constants = ("stages", "stage_nbytes", "share", "arrivals", "producers", "consumers", "cluster")
 
-    def __init__(self, stages: int, producers: Role, consumers: Role, *, cluster: int = 1, **tiles: Tile) -> None:
-        for name, value, most in (("stages", stages, 256), ("cluster", cluster, 16)):
+    def __init__(self, stages: int, producers: Role, consumers: Role, /, *, cluster: int = 1, **tiles: Tile) -> None:
+        for name, value, most in (("stages", stages, 256), ("cluster", cluster, 8)):
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
                 raise ValueError(f"Pipeline: {name} must be 1 to {most}; got {value!r}")
         for name, role in (("producers", producers), ("consumers", consumers)):
-            if not isinstance(role, Role):
+            if not isinstance(role, Role) or role.first is None:
                 raise TypeError(f"Pipeline: {name} must be a role of the block's Roles; got {role!r}")
         if producers != consumers and _share_threads(producers, consumers):
             raise ValueError(
@@ -102,6 +102,8 @@ class Pipeline(SharedLayout):
         for name, one in tiles.items():
             if not isinstance(one, Tile) or len(one.shape) < 2:
                 raise TypeError(f"Pipeline: {name} must be a tile(…) of two dimensions or more; got {one!r}")
+            if one.transposed or one.sliced:
+                raise ValueError(f"Pipeline: {name} must be a whole tile as it lies in memory; got {one}")
             if name in NAMES:
                 raise ValueError(f"Pipeline: {name!r} cannot be a tile's name: {', '.join(sorted(NAMES))} are taken")
         self.stages, self.producers, self.consumers, self.cluster, self.tiles = (
@@ -138,7 +140,7 @@ class Pipeline(SharedLayout):
 
 
 def _share_threads(one: Role, other: Role) -> bool:
-    first, second = sorted((role.unit * role.first, role.unit * (role.first + role.count)) for role in (one, other))
+    first, second = sorted((role.unit * (role.first or 0), role.end) for role in (one, other))
     return second[0] < first[1]
 
 
@@ -277,6 +279,12 @@ def _is_pipeline(view: SharedViewType) -> bool:
     return isinstance(view.description, Pipeline)
 
 
-Pipeline.methods = {"open": Cursor, "init": init}  # interpreted; and compiled:
+def _open(ring: SharedView) -> Cursor:
+    """The cursor of an interpreted kernel. Compiled, a place in the source has one for all times it is passed."""
+    machine().begin_once(f"{type(ring.description).__name__}.open")
+    return Cursor(ring)
+
+
+Pipeline.methods = {"open": _open, "init": init}  # interpreted; and compiled:
 compile_methods({"init": init}, SharedViewType, _is_pipeline)
 compile_methods(vars(Cursor), CursorType, lambda cursor: True)

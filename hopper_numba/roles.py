@@ -41,15 +41,20 @@ class Role(Description):
         Threads that act together: 128, 32 or 1.
     count : int
         How many such units have the role.
-    first : int
-        The first unit's number in the block.
+    first : int or None
+        The first unit's number in the block; None until `Roles` places it.
     """
 
     unit: int
     count: int
-    first: int = 0
+    first: int | None = None
 
     constants = ("unit", "count", "first")
+
+    @property
+    def end(self) -> int:
+        """The number of the first thread behind it."""
+        return self.unit * ((self.first or 0) + self.count)
 
     @device_method
     def here(self):
@@ -111,7 +116,11 @@ class Role(Description):
         return 32 * warp.warp_index() + warp.lane_index()
 
     def __str__(self) -> str:
-        return f"{UNITS[self.unit]}({self.count}) from {self.first}"
+        return f"{UNITS[self.unit]}({self.count}){'' if self.first is None else f' from {self.first}'}"
+
+
+TAKEN = {"constants", "open", *(name for name, value in vars(Role).items() if callable(value))}
+"""What no role may be called, beside what `Roles` has itself."""
 
 
 compile_methods(vars(Role), DescriptionType, lambda ty: isinstance(ty.description, Role))
@@ -167,7 +176,7 @@ class Roles(Description):
         for name, role in roles.items():
             if not isinstance(role, Role):
                 raise TypeError(f"Roles: {name} must be warp_groups(…), warps(…) or threads(…); got {role!r}")
-            if name in vars(self) or name == "constants" or name.startswith("_"):
+            if name in vars(self) or name in TAKEN or name.startswith("_"):
                 raise ValueError(f"Roles: {name!r} cannot be a role's name: Roles has it itself, or it begins with _")
             if self.threads % role.unit:
                 raise ValueError(

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hopper_numba.__main__ import COMMANDS, main
+from hopper_numba.__main__ import BROKEN_PIPE, COMMANDS, main
 
 
 def test_help_names_every_command(capsys):
@@ -35,6 +35,12 @@ def test_a_command_gets_its_arguments(monkeypatch, command):
     monkeypatch.setitem(sys.modules, f"hopper_numba.{command}", module)
     assert main([command, "--size", "3", "more"]) == 7
     assert seen == ["--size", "3", "more"]
+
+
+def test_a_reader_that_has_enough_is_no_hazard_found(tmp_path):
+    process = subprocess.Popen([sys.executable, "-m", "hopper_numba", "doctor"], stdout=subprocess.PIPE, cwd=tmp_path)
+    process.stdout.close()
+    assert process.wait(timeout=120) == BROKEN_PIPE
 
 
 def test_run_as_a_module(tmp_path):

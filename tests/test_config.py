@@ -26,15 +26,23 @@ BY_BLOCK = ("v3", "v4", "v5")  # their results are stored by 16 columns
         ({"tile": [64, 64, 64]}, TypeError, r"tile must be a tuple of three integers, M, N and K; got \[64, 64, 64\]"),
         ({"tile": (64, 64)}, TypeError, r"tile must be .*; got \(64, 64\)"),
         ({"tile": (64, 64.0, 64)}, TypeError, "N of tile must be an integer; got 64.0"),
-        ({"tile": (64, 64, 0)}, ValueError, "K of tile must be positive; got 0"),
+        ({"tile": (64, 64, 0)}, ValueError, "K of tile must be 1 to 1024; got 0"),
         ({"stages": True}, TypeError, "stages must be an integer; got True"),
-        ({"group": -8}, ValueError, "group must be positive; got -8"),
+        ({"group": -8}, ValueError, "group must be 1 to 1048576; got -8"),
+        ({"group": 2**62}, ValueError, "group must be 1 to 1048576; got 4611686018427387904"),
+        ({"blocks": 33}, ValueError, "blocks must be 1 to 32; got 33"),
         ({"blocks": "3"}, TypeError, "blocks must be an integer; got '3'"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(wrong, error, message):
     with pytest.raises(error, match=f"Config: {message}"):
         Config(**{"tile": (64, 64, 64), **wrong})
+
+
+def test_defaults_without_a_stage_say_which_file(monkeypatch):
+    monkeypatch.setattr(module, "_checked_in", lambda: {"NVIDIA H200": {}})
+    with pytest.raises(ValueError, match=r"defaults\.json has no config of v4 for NVIDIA H200"):
+        default("v4", "another board")
 
 
 def test_it_is_short_in_words():
@@ -77,7 +85,6 @@ def test_a_space_is_every_combination():
         ("v1", Config((128, 64, 64)), "V1: config's M of tile must be 64; got 128"),
         ("v1", Config((64, 264, 64)), "V1: config's N of tile must be 8 to 256 in steps of 8; got 264"),
         ("v1", Config((64, 64, 64), group=8), "V1: config's group must be 1; got 8"),
-        ("v1", Config((64, 64, 64), blocks=33), "jit: min_blocks must be 1 to 32; got 33"),
         *((stage, Config((64, 64, 64), 2), "M of tile must be 128; got 64") for stage in ("v2", "v3", "v4", "v5")),
         *((stage, Config((128, 64, 32), 2), "K of tile must be 64; got 32") for stage in ("v2", "v3", "v4", "v5")),
         ("v2", Config((128, 12, 64), 2), "V2: config's N of tile must be 8 to 256 in steps of 8; got 12"),

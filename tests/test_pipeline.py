@@ -47,8 +47,8 @@ THREE = Roles(consumers=warps(1), producers=warps(3))
         ((257, PRODUCER, CONSUMERS), {}, ValueError, "Pipeline: stages must be 1 to 256; got 257"),
         ((2.0, PRODUCER, CONSUMERS), {}, ValueError, "Pipeline: stages must be 1 to 256; got 2.0"),
         ((True, PRODUCER, CONSUMERS), {}, ValueError, "Pipeline: stages must be 1 to 256; got True"),
-        ((2, PRODUCER, CONSUMERS), {"cluster": 0}, ValueError, "Pipeline: cluster must be 1 to 16; got 0"),
-        ((2, PRODUCER, CONSUMERS), {"cluster": (2, 1)}, ValueError, "Pipeline: cluster must be 1 to 16; got (2, 1)"),
+        ((2, PRODUCER, CONSUMERS), {"cluster": 0}, ValueError, "Pipeline: cluster must be 1 to 8; got 0"),
+        ((2, PRODUCER, CONSUMERS), {"cluster": (2, 1)}, ValueError, "Pipeline: cluster must be 1 to 8; got (2, 1)"),
         ((2, 1, CONSUMERS), {}, TypeError, "Pipeline: producers must be a role of the block's Roles; got 1"),
         (
             (2, PRODUCER, ROLES),
@@ -67,13 +67,14 @@ THREE = Roles(consumers=warps(1), producers=warps(3))
         ((2, PRODUCER, CONSUMERS), {"base": SMALL}, ValueError, "SharedLayout: 'base' cannot be a member's name"),
         ((2, PRODUCER, CONSUMERS), {"_a": SMALL}, ValueError, "SharedLayout: '_a' cannot be a member's name"),
         (
-            (2, warps(1), warp_groups(1)),
+            (2, Roles(one=warps(1)).one, CONSUMERS),
             {},
             ValueError,
             "Pipeline: producers and consumers must be roles of one Roles; "
-            "got warps(1) from 0 and warp_groups(1) from 0, which share threads",
+            "got warps(1) from 0 and warp_groups(2) from 0, which share threads",
         ),
-        ((2, threads(40), CONSUMERS), {}, ValueError, "got threads(40) from 0 and warp_groups(2) from 0, which share"),
+        ((2, threads(40), CONSUMERS), {}, TypeError, "Pipeline: producers must be a role of the block's Roles; got"),
+        ((2, PRODUCER, CONSUMERS), {"a": SMALL.T}, ValueError, "Pipeline: a must be a whole tile as it lies in memory"),
         (
             (2, THREE.producers, THREE.consumers),
             {"a": SMALL},

@@ -140,6 +140,21 @@ def test_a_kernel_has_the_threads_of_its_pipelines():
     assert jit(lambda out: None, threads=160, shared=ring).threads == 160
 
 
+@pytest.mark.parametrize("cluster", [1, 4])
+def test_a_kernel_has_the_cluster_of_its_pipelines(cluster):
+    roles = Roles(consumers=warp_groups(1), producer=warps(1))
+    ring = SharedLayout(pipe=Pipeline(2, roles.producer, roles.consumers, cluster=2, a=tile("float16", (8, 64))))
+    with pytest.raises(ValueError, match=f"cluster must have the 2 blocks of pipe's; got {cluster}"):
+        jit(lambda out: None, threads=160, shared=ring, cluster=cluster)
+    assert jit(lambda out: None, threads=160, shared=ring, cluster=2).cluster == (2, 1, 1)
+
+
+@pytest.mark.parametrize("name", ["open", "here", "index", "elected", "thread", "threads", "constants", "_one"])
+def test_a_role_has_a_name_of_its_own(name):
+    with pytest.raises(ValueError, match=f"'{name}' cannot be a role's name"):
+        Roles(**{name: warps(1)})
+
+
 def test_roles_cost_nothing():
     compiled = who.compile((WORDS,))
     assert compiled.findings == [] and compiled.resources.stack == 0 and ".local" not in compiled.ptx
@@ -345,6 +360,39 @@ def release(pipe):
 def release_another(pipe):
     if TEAM.producer.here():
         pipe.release(1)
+
+
+def test_a_cursor_opened_in_a_loop():
+    """Compiled, it would be the one of the round before."""
+
+    def kernel():
+        smem = RING.open()
+        for _ in range(2):
+            smem.pipe.open()
+
+    error = caught(kernel, threads=TEAM.threads, shared=RING)
+    assert error.kind == "barrier-misuse"
+    assert "Pipeline.open: once for a thread, not in a loop" in str(error)
+    assert source_line(error) == "smem.pipe.open()"
+
+
+@pytest.mark.parametrize("method", ["consumer_advance", "consumer_release"])
+def test_a_second_stage_is_not_kept(method):
+    keep = cuda.jit(device=True)(lambda pipe: pipe.consumer_advance())
+    again = {
+        "consumer_advance": keep,
+        "consumer_release": cuda.jit(device=True)(lambda pipe: pipe.consumer_release()),
+    }[method]
+
+    @cuda.jit(device=True)
+    def twice(pipe):
+        if TEAM.consumers.here():
+            keep(pipe)
+            again(pipe)
+
+    error = caught(team(twice), threads=TEAM.threads, shared=RING)
+    assert error.kind == "barrier-misuse"
+    assert "a stage is kept already, and would be lost: consumer_release_previous() must come before" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,12 @@ class Thread:
         Bulk stores not committed yet; groups of committed ones.
     copies : ThreadCopies or None
         What it copies with cp.async, if it does.
+    begun : set
+        The places that it may pass once and has.
     """
 
     __slots__ = (
+        "begun",
         "block",
         "bulk",
         "copies",
@@ -66,6 +69,7 @@ class Thread:
         self.open_bulk: list[Any] = []
         self.bulk: list[list[Any]] = []
         self.copies: Any = None
+        self.begun: set[tuple[Any, int]] = set()
         self.greenlet: Any = None
         self.resume: Any = None
 

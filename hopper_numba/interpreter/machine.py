@@ -33,7 +33,7 @@ from .hazards import Checker
 from .matrices import Accumulator, Fragment, MatrixUnit, Product, elements_of, whole, zeros
 from .memory import BASE, StaticLayout
 from .scheduler import Scheduler
-from .source import Site, raised_at, role, site_of
+from .source import Site, kernel_frame, raised_at, role, site_of
 from .thread_copies import ThreadCopies
 
 
@@ -278,6 +278,16 @@ class Machine:
     def wrong_role(self, role: Any, who: str) -> HazardError:
         """The error of a thread that does what `who` has to do, which have another role."""
         return self.fault(WrongRoleError, f"for the pipeline's {who}, {role}; the executing thread is none of them")
+
+    def begin_once(self, what: str) -> None:
+        """Refuse that the running thread passes this place in the kernel's source again."""
+        frame: Any = kernel_frame(sys._getframe(1))
+        place = (frame, frame.f_lasti)  # of this call of the function
+        if place in self.thread.begun:
+            raise self.fault(
+                BarrierError, f"{what}: once for a thread, not in a loop: compiled, it is one and the same"
+            )
+        self.thread.begun.add(place)
 
     def kept_already(self) -> HazardError:
         """The error of a consumer of a pipeline that would lose the stage that it keeps."""

@@ -32,8 +32,11 @@ def examine_all(candidates: Sequence[Candidate], dtype: np.dtype) -> Iterator[tu
     workers = min(len(candidates), len(os.sched_getaffinity(0)))
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         jobs = {pool.submit(examine, stage, dtype, config): (stage, config) for stage, config in candidates}
-        for job in as_completed(jobs):
-            yield jobs[job], job.result()
+        try:
+            for job in as_completed(jobs):
+                yield jobs[job], job.result()
+        finally:  # interrupted, nobody waits for the rest
+            pool.shutdown(cancel_futures=True)
 
 
 def examine(stage: str, dtype: np.dtype, config: Config) -> str:

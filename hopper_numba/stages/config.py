@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 DEFAULTS = Path(__file__).with_name("defaults.json")
+MOST = dict.fromkeys(("M of tile", "N of tile", "K of tile", "stages"), 1024) | {"group": 2**20, "blocks": 32}
 KNOWN = "NVIDIA H200"
 """The board whose choices serve where there are none: on another board, or without any."""
 
@@ -37,7 +38,8 @@ class Config:
     Raises
     ------
     TypeError, ValueError
-        For a value that is no positive integer. What a stage asks beyond that, it says when it is built.
+        For a value that is no positive integer, or a very large one. What a stage asks beyond that, it says when it is
+        built.
     """
 
     tile: tuple[int, int, int]
@@ -51,8 +53,8 @@ class Config:
         for name, value in self._sizes().items():
             if isinstance(value, bool) or not isinstance(value, int):
                 raise TypeError(f"Config: {name} must be an integer; got {value!r}")
-            if value < 1:
-                raise ValueError(f"Config: {name} must be positive; got {value}")
+            if not 1 <= value <= MOST[name]:
+                raise ValueError(f"Config: {name} must be 1 to {MOST[name]}; got {value}")
 
     def _sizes(self) -> dict[str, int]:
         m, n, k = self.tile
@@ -150,9 +152,17 @@ def default(stage: str, board: str | None = None) -> Config:
     -------
     Config
         The board's; that of an H200 if there is none of the board, or no board.
+
+    Raises
+    ------
+    OSError, ValueError
+        If the file of the defaults is damaged.
     """
     choices = _checked_in()
-    return (choices.get(board or KNOWN, {}).get(stage)) or choices[KNOWN][stage]
+    for name in (board, KNOWN):
+        if name is not None and (config := choices.get(name, {}).get(stage)) is not None:
+            return config
+    raise ValueError(f"{DEFAULTS} has no config of {stage} for {KNOWN}, which serves every board that it does not name")
 
 
 @functools.cache
