@@ -90,7 +90,7 @@ class Pipeline(SharedLayout):
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
                 raise ValueError(f"Pipeline: {name} must be 1 to {most}; got {value!r}")
         for name, role in (("producers", producers), ("consumers", consumers)):
-            if not isinstance(role, Role) or role.first is None:
+            if not isinstance(role, Role) or role.first < 0:
                 raise TypeError(f"Pipeline: {name} must be a role of the block's Roles; got {role!r}")
         if producers != consumers and _share_threads(producers, consumers):
             raise ValueError(
@@ -140,7 +140,7 @@ class Pipeline(SharedLayout):
 
 
 def _share_threads(one: Role, other: Role) -> bool:
-    first, second = sorted((role.unit * (role.first or 0), role.end) for role in (one, other))
+    first, second = sorted((role.unit * role.first, role.end) for role in (one, other))
     return second[0] < first[1]
 
 

@@ -41,20 +41,20 @@ class Role(Description):
         Threads that act together: 128, 32 or 1.
     count : int
         How many such units have the role.
-    first : int or None
-        The first unit's number in the block; None until `Roles` places it.
+    first : int
+        The first unit's number in the block; -1 until `Roles` places it.
     """
 
     unit: int
     count: int
-    first: int | None = None
+    first: int = -1
 
     constants = ("unit", "count", "first")
 
     @property
     def end(self) -> int:
         """The number of the first thread behind it."""
-        return self.unit * ((self.first or 0) + self.count)
+        return self.unit * (self.first + self.count)
 
     @device_method
     def here(self):
@@ -116,7 +116,7 @@ class Role(Description):
         return 32 * warp.warp_index() + warp.lane_index()
 
     def __str__(self) -> str:
-        return f"{UNITS[self.unit]}({self.count}){'' if self.first is None else f' from {self.first}'}"
+        return f"{UNITS[self.unit]}({self.count}){'' if self.first < 0 else f' from {self.first}'}"
 
 
 TAKEN = {"constants", "open", *(name for name, value in vars(Role).items() if callable(value))}
