@@ -122,7 +122,7 @@ class Compiled:
     @functools.cached_property
     def findings(self) -> list[str]:
         """What ptxas did that slows the kernel or changes its meaning."""
-        found = [line.strip() for line in FINDINGS.findall(self.log)]
+        found = [in_short(line) for line in FINDINGS.findall(self.log)]
         if self.resources.spill_stores or self.resources.spill_loads:
             stored, loaded = self.resources.spill_stores, self.resources.spill_loads
             found.append(f"registers spill: {stored} bytes stored, {loaded} bytes loaded a thread")
@@ -277,6 +277,12 @@ def compile_kernel(
     for finding in compiled.findings:
         warnings.warn(f"{function.__qualname__}: {finding}", PtxasWarning, stacklevel=3)
     return compiled
+
+
+def in_short(text: str) -> str:
+    """What the toolkit complains of, without the mangled name of the kernel and what follows from it."""
+    line = next((line for line in text.splitlines() if re.search(r"\(C\d+\)", line)), text)
+    return re.sub(r"\s+", " ", re.sub(r" in (the )?function '?_Z\w+'?", "", line)).strip()
 
 
 def _stored(cache: FileStreamProgramCache, key: str) -> Compiled | None:

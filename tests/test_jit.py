@@ -105,7 +105,7 @@ def test_spills_are_heard():
 
 FINDINGS = {
     "serialised": "(C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to insufficient "
-    "register resources for the wgmma pipeline in the function 'k'",
+    "register resources for the wgmma pipeline{place}",
     "injected": "(C7519) warpgroup.arrive is injected in around line 413 by compiler to allow use of registers in GMMA",
     "dropped": "(C7508) Potential Performance Loss: 'setmaxnreg' ignored; unable to determine register count at entry.",
 }
@@ -113,9 +113,10 @@ FINDINGS = {
 
 @pytest.mark.parametrize("finding", FINDINGS.values(), ids=FINDINGS)
 def test_what_ptxas_says_is_heard(finding):
-    line = f"ptxas info    : {finding}"
-    log = f"ptxas info    : 0 bytes gmem\n{line}\nptxas info    : Used 90 registers, used 1 barriers"
-    assert Compiled("k", b"", "", log).findings == [line]
+    said = finding.format(place=" in the function '_ZN3abc6kernelEf'")
+    log = f"ptxas info    : 0 bytes gmem\nptxas info    : {said}\nptxas info    : Used 90 registers, used 1 barriers"
+    # the mangled name of a kernel has hundreds of letters, and the warning says which kernel it is
+    assert Compiled("k", b"", "", log).findings == [f"ptxas info : {finding.format(place='')}"]
 
 
 def test_shared_memory_budgets():

@@ -6,7 +6,6 @@ Nothing here needs a GPU. The disk cache carries what was compiled to the proces
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -14,7 +13,7 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from hopper_numba.compile import CompileError, PtxasWarning
+from hopper_numba.compile import CompileError, PtxasWarning, in_short
 from hopper_numba.diagnosis import KernelTypeError
 from hopper_numba.matmul import build_stage
 from hopper_numba.stages.config import Config
@@ -56,9 +55,9 @@ def examine(stage: str, dtype: np.dtype, config: Config) -> str:
     except (ValueError, KernelTypeError) as error:
         return str(error)
     except CompileError as error:
-        return _in_short(str(error))
+        return in_short(str(error))
     if compiled.findings:
-        return "; ".join(map(_in_short, compiled.findings))
+        return "; ".join(compiled.findings)
     shared = built.kernel.shared_nbytes + compiled.resources.static_shared
     return too_many_blocks(config.blocks, built.kernel.threads, shared)
 
@@ -74,9 +73,3 @@ def too_many_blocks(blocks: int, threads: int, shared_nbytes: int) -> str:
             f"{RESERVED_NBYTES} reserved) = {needed}"
         )
     return ""
-
-
-def _in_short(text: str) -> str:
-    """What the toolkit complains of, without the mangled name of the kernel and what follows from it."""
-    line = next((line for line in text.splitlines() if re.search(r"\(C\d+\)", line)), text)
-    return re.sub(r"\s+", " ", re.sub(r" in (the )?function '?_Z\w+'?", "", line)).strip()
