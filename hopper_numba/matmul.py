@@ -17,6 +17,7 @@ from hopper_numba.arguments import BoundLaunch
 from hopper_numba.arrays import ArrayView, DeviceArray, HostArray, c_order
 from hopper_numba.copies import scratch, to_device, to_host
 from hopper_numba.device import check, default_device, require_hopper
+from hopper_numba.jit import GRID
 from hopper_numba.kinds import Kind, kind_of
 from hopper_numba.matmul_checks import (
     ALIGNMENT,
@@ -297,6 +298,9 @@ class _Plan(_AnyPlan):
         board = None if self.device is None else require_hopper(self.device).name
         built = build_stage(stage, a.dtype, config, board)
         self.kernel, self.grid = built.kernel, built.grid(m, n)
+        if self.grid[1] > GRID[1]:
+            most = GRID[1] * built.b.rows
+            raise ValueError(f"matmul: N must be at most {most} for tiles of {built.b.rows} columns; got {n}")
         self.a_map, self.b_map = TensorMap(_rows(a), built.a), TensorMap(_columns(b), built.b)
         self.a_ptr, self.b_ptr = a.ptr, b.ptr
         self.c_tile = built.c

@@ -464,3 +464,9 @@ def test_streams_of_the_operands_are_put_in_order():
 def test_views_say_what_they_are():
     assert isinstance(view(A), HostArray | ArrayView)
     assert "GPU 0, (24, 32), strides (64, 2), float16" in repr(on_gpu((24, 32)))
+
+
+def test_more_tiles_than_a_grid_has():
+    a, b = np.zeros((1, 8), np.float16), np.zeros((16 * 65536, 8), np.float16).T
+    with interpret(), pytest.raises(ValueError, match="N must be at most 1048560 for tiles of 16 columns; got 1048576"):
+        hopper_numba.matmul_v4(a, b, config=Config((128, 16, 64), 2))
