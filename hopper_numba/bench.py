@@ -9,16 +9,15 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hopper_numba import interpreter
 from hopper_numba.device import default_device, why_no_hopper
 from hopper_numba.matmul import STAGES, dtypes_of
 from hopper_numba.matmul_checks import DTYPES, why_no_size
 from hopper_numba.measuring import ncu
+from hopper_numba.measuring.refusals import why_not_timed, why_not_written
 from hopper_numba.measuring.results import COLUMNS, TITLES, line
 
 if TYPE_CHECKING:
@@ -98,10 +97,8 @@ def _parser() -> argparse.ArgumentParser:
 def _why_not(args: argparse.Namespace) -> str:
     """Why nothing can be done with these arguments, here; empty if it can."""
     for option, path in (("--json", args.json), ("--plot", args.plot)):
-        if path and not path.parent.is_dir():
-            return f"{option}: there is no folder {path.parent}"
-        if path and (path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK)):
-            return f"{option}: {path} cannot be written"
+        if path and (reason := why_not_written(option, path)):
+            return reason
     if args.plot and args.plot.suffix not in PICTURES:
         return f"--plot: the picture's name must end with {' or '.join(PICTURES)}; got {args.plot}"
     if args.plot and not importlib.util.find_spec("matplotlib"):
@@ -118,8 +115,8 @@ def _why_not(args: argparse.Namespace) -> str:
             return f"--size: {reason}"
     if args.repeat < 1:
         return f"--repeat must be at least 1; got {args.repeat}"
-    if interpreter.active() is not None:
-        return "what is interpreted is not worth timing: unset HOPPER_NUMBA_INTERPRET"
+    if reason := why_not_timed():
+        return reason
     if args.ncu:
         try:
             ncu.find()

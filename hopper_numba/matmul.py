@@ -326,13 +326,14 @@ class _Plan(_AnyPlan):
 
     def _launch(self, c: ArrayView, stream: int) -> None:
         key = (stream, c.strides)
-        if key not in self.launches:
+        bound = self.launches.get(key)
+        if bound is None:
             if len(self.launches) >= LAUNCHES:
                 self.launches.clear()
             c_map = None if self.c_tile is None else TensorMap(_rows(c), self.c_tile)
             launch = self.kernel[self.grid, None, stream].bind(self.a_map, self.b_map, c_map or c, self.k)
-            self.launches[key] = launch, c_map
-        launch, c_map = self.launches[key]
+            self.launches[key] = bound = launch, c_map
+        launch, c_map = bound
         if c_map is None:
             launch.replace_address(2, c.ptr)
         else:

@@ -19,7 +19,8 @@ from numba.cuda.cudaimpl import registry as lowering
 from numba.cuda.extending import core_models, overload_method, register_model
 from numba.cuda.typing.templates import AttributeTemplate, signature
 
-from hopper_numba.intrinsics.types import SharedViewType, i32, method, offset
+from hopper_numba.intrinsics.types import SharedAttributes, SharedViewType, i32, method, offset
+from hopper_numba.intrinsics.types import lower_attribute as lower_view_attribute
 
 
 def device_method(function: Callable) -> Callable:
@@ -115,14 +116,12 @@ class CursorAttributes(AttributeTemplate):
     key = CursorType
 
     def generic_resolve(self, ty: CursorType, attr: str) -> types.Type | None:
-        description: Any = ty.ring.description
         if attr in ty.numbers:
             return types.uint32
         if attr == "ring":
             return ty.ring
-        if attr in description.constants:
-            return self.context.resolve_value_type(getattr(description, attr))
-        return ty.ring.of(description.members[attr].item(1)[0]) if attr in description.members else None
+        found = SharedAttributes(self.context).generic_resolve(ty.ring, attr)
+        return found.of(found.description.item(1)[0]) if isinstance(found, SharedViewType) else found
 
 
 def load(builder: Any, cell: Any, field: int) -> Any:
@@ -133,17 +132,16 @@ def load(builder: Any, cell: Any, field: int) -> Any:
 @lowering.lower_getattr_generic(CursorType)
 def lower_attribute(context: Any, builder: Any, ty: CursorType, cell: Any, attr: str) -> Any:
     """Emit what an attribute is."""
-    description: Any = ty.ring.description
     if attr in ty.numbers:
         return load(builder, cell, 1 + ty.numbers.index(attr))
     ring = load(builder, cell, 0)
     if attr == "ring":
         return ring
-    if attr in description.constants:
-        constant = getattr(description, attr)
-        return context.get_constant_generic(builder, context.typing_context.resolve_value_type(constant), constant)
-    member = builder.add(ring, i32(description.offsets[attr]))
-    return offset(builder, member, description.members[attr].item(1)[1], [load(builder, cell, 1)])
+    found = lower_view_attribute(context, builder, ty.ring, ring, attr)
+    if attr in ty.ring.description.constants:
+        return found
+    member, _ = ty.ring.description.attribute(attr)
+    return offset(builder, found, member.item(1)[1], [load(builder, cell, 1)])
 
 
 @lowering.lower_setattr_generic(CursorType)

@@ -6,16 +6,15 @@ This is the command; `measuring/tuning.py` does what it says.
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from hopper_numba import interpreter
 from hopper_numba.device import why_no_hopper
 from hopper_numba.matmul import STAGES, dtypes_of
 from hopper_numba.matmul_checks import DTYPES, why_no_size
+from hopper_numba.measuring.refusals import why_not_timed, why_not_written
 from hopper_numba.stages.config import DEFAULTS, read_choices
 
 SIZE = (8192, 8192, 8192)
@@ -77,15 +76,13 @@ def _why_not(args: argparse.Namespace, dtype: np.dtype) -> str:
     for stage in args.stages:
         if dtype not in dtypes_of(stage):
             return f"--dtype: {stage} multiplies {' or '.join(map(str, dtypes_of(stage)))}; got {dtype}"
-    if not args.json.parent.is_dir():
-        return f"--json: there is no folder {args.json.parent}"
-    if not os.access(args.json if args.json.exists() else args.json.parent, os.W_OK):
-        return f"--json: {args.json} cannot be written"
+    if reason := why_not_written("--json", args.json):
+        return reason
     try:
         if args.json.exists():
             read_choices(args.json)
     except (OSError, ValueError) as error:
         return f"--json: {error}"
-    if interpreter.active() is not None:
-        return "what is interpreted is not worth timing: unset HOPPER_NUMBA_INTERPRET"
+    if reason := why_not_timed():
+        return reason
     return f"it needs a Hopper GPU: {reason}" if (reason := why_no_hopper()) else ""

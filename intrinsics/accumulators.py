@@ -193,12 +193,12 @@ def check_unrolled(name: str, function: types.Type, acc: types.Type, args: types
         raise NumbaTypeError(f"wgmma.{name}: args must be a tuple; got {args}")
 
 
-def call_unrolled(context: Any, builder: Any, function: Any, values: list[tuple[types.Type, Any]], args: Any) -> None:
-    """Emit one inlined call: of u32 row and column, `values` and the further arguments, a type and a tuple."""
-    ty, value = args
-    extra = [builder.extract_value(value, i) for i in range(len(ty))]
-    inner = types.void(types.uint32, types.uint32, *(one for one, _ in values[2:]), *ty.types)
-    context.compile_internal(builder, function.dispatcher.py_func, inner, [*(one for _, one in values), *extra])
+def call_unrolled(context: Any, builder: Any, sig: Any, call: Any, place: tuple, held: tuple, values: list) -> None:
+    """Emit one inlined call of the function: row and column, `values` of the types `held`, and what `args` has."""
+    function, _, args = sig.args
+    extra = [builder.extract_value(call[2], i) for i in range(len(args))]
+    inner = types.void(types.uint32, types.uint32, *held, *args.types)
+    context.compile_internal(builder, function.dispatcher.py_func, inner, [*place, *values, *extra])
 
 
 def lane_and_warp(context: Any, builder: Any) -> tuple[Any, Any]:
@@ -219,9 +219,8 @@ def for_each_pair(typingctx: Any, function: types.Type, acc: types.Type, args: t
         for pair in range(acc.registers // count):
             row = builder.add(first_row, i32(8 * (pair % 2)))
             column = builder.add(first_column, i32(8 * (pair // 2)))
-            registers = [(held, builder.extract_value(call[1], pair * count + i)) for i in range(count)]
-            values = [(types.uint32, row), (types.uint32, column), *registers]
-            call_unrolled(context, builder, function, values, (args, call[2]))
+            registers = [builder.extract_value(call[1], pair * count + i) for i in range(count)]
+            call_unrolled(context, builder, sig, call, (row, column), (held,) * count, registers)
         return context.get_dummy_value()
 
     return types.none(function, acc, args), codegen
@@ -240,9 +239,8 @@ def for_each_block(typingctx: Any, function: types.Type, acc: types.Type, args: 
         row = builder.mul(warp, i32(16))
         for block in range(acc.n // 16):
             registers = [builder.extract_value(call[1], block * count + i) for i in range(count)]
-            together = (held, context.make_tuple(builder, held, registers))
-            values = [(types.uint32, row), (types.uint32, i32(16 * block)), together]
-            call_unrolled(context, builder, function, values, (args, call[2]))
+            together = context.make_tuple(builder, held, registers)
+            call_unrolled(context, builder, sig, call, (row, i32(16 * block)), (held,), [together])
         return context.get_dummy_value()
 
     return types.none(function, acc, args), codegen

@@ -7,5 +7,6 @@ makes rows and verdicts of it. `plot` draws the rows; `ncu` asks Nsight Compute 
 Of a stage's configs `candidates` passes over those that do not fit, `race` times the others against each other, and
 `tuning` does both and writes the fastest to the defaults.
 
-`results`, `plot`, `candidates`, `race` and `ncu`, but for the program it profiles, work without Torch and a GPU.
+`refusals` is what both commands ask before they begin. It, `results`, `plot`, `candidates`, `race` and `ncu`, but for
+the program that this profiles, work without Torch and a GPU.
 """
