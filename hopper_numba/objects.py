@@ -137,10 +137,11 @@ def lower_attribute(context: Any, builder: Any, ty: CursorType, cell: Any, attr:
     ring = load(builder, cell, 0)
     if attr == "ring":
         return ring
+    description: Any = ty.ring.description
     found = lower_view_attribute(context, builder, ty.ring, ring, attr)
-    if attr in ty.ring.description.constants:
+    if attr in description.constants:
         return found
-    member, _ = ty.ring.description.attribute(attr)
+    member, _ = description.attribute(attr)
     return offset(builder, found, member.item(1)[1], [load(builder, cell, 1)])
 
 
