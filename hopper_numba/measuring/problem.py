@@ -117,7 +117,8 @@ def accuracy(problem: Problem, contender: Contender) -> tuple[dict[str, Any], st
     if contender.accumulate == "float16":
         judged = problem.unit_variance.errors(contender.bound(problem.unit_variance))
         found["unit_variance"] = judged
-    wrong = "" if contender.is_peer else why_wrong(contender.accumulate, judged, problem.cublas_errors, problem.k)
+    size = problem.m, problem.n, problem.k
+    wrong = "" if contender.is_peer else why_wrong(contender.accumulate, judged, problem.cublas_errors, size)
     return _without_nan(found), wrong
 
 

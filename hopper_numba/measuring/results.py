@@ -11,7 +11,10 @@ from typing import Any
 # What the ladder's tutorial publishes of its V6, for outputs of variance 1 at K = 8192. It gives mean and p99 to four
 # digits after the point, so half of the last one is added.
 FLOAT16_LIMITS = {"mean_error": 0.0023 + 0.00005, "p99_error": 0.0117 + 0.00005, "max_error": 0.055}
-K_OF_LIMITS, SHORT_K = 8192, 64
+SIZE_OF_LIMITS, SHORT_K = (8192, 8192, 8192), 64
+# A maximum over other outputs is another: over those of 10240 x 10240 x 10240, seed 0, cuBLAS's is 1.2 times what its
+# maximum at 8192 x 8192 x 8192 lets expect.
+MAXIMUM_ELSEWHERE = 1.5
 
 TITLES = (
     *("name", "M x N x K", "TFLOPS", "of cuBLAS", "(range)", "MHz"),
@@ -35,7 +38,7 @@ class Timing:
     state: Mapping[str, float]
 
 
-def why_wrong(accumulate: str, errors: Mapping[str, float], cublas: Mapping[str, float], k: int) -> str:
+def why_wrong(accumulate: str, errors: Mapping[str, float], cublas: Mapping[str, float], size: Sequence[int]) -> str:
     """Why a product is wrong.
 
     Parameters
@@ -46,7 +49,8 @@ def why_wrong(accumulate: str, errors: Mapping[str, float], cublas: Mapping[str,
         ``max_error``, ``mean_error`` and ``p99_error`` against float64; for "float16" of outputs of variance 1.
     cublas : dict
         cuBLAS's, for "float32".
-    k : int
+    size : sequence of int
+        M, N and K.
 
     Returns
     -------
@@ -56,8 +60,10 @@ def why_wrong(accumulate: str, errors: Mapping[str, float], cublas: Mapping[str,
     if accumulate == "float16":
         # Every step rounds a sum whose variance has grown to its share of 1: errors grow as the root of the number of
         # steps, of which a short K has relatively more, as the result is rounded too.
-        scale = math.sqrt((k + SHORT_K) / (K_OF_LIMITS + SHORT_K))
+        scale = math.sqrt((size[-1] + SHORT_K) / (SIZE_OF_LIMITS[-1] + SHORT_K))
         limits = {name: limit * scale for name, limit in FLOAT16_LIMITS.items()}
+        if tuple(size) != SIZE_OF_LIMITS:
+            limits["max_error"] *= MAXIMUM_ELSEWHERE
     else:
         limits = {name: 1.01 * cublas[name] for name in ("max_error", "mean_error")}
     return "; ".join(  # `not <=`, so that a NaN is wrong
