@@ -48,7 +48,7 @@ def markdown(results: Mapping[str, Any]) -> str:
             )
             for name in rows
         ]
-        tables += ["Bursts of other sizes, of cuBLAS:", _table(("", *(" x ".join(map(str, s)) for s in sizes)), ratios)]
+        tables += ["Bursts of every size, of cuBLAS:", _table(("", *(" x ".join(map(str, s)) for s in sizes)), ratios)]
     return "\n\n".join(tables)
 
 
