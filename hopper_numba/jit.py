@@ -27,6 +27,7 @@ from hopper_numba.compile import Compiled, Resources, compile_kernel
 from hopper_numba.device import check, current_device, require_hopper
 from hopper_numba.diagnosis import explain
 from hopper_numba.pipeline import Pipeline
+from hopper_numba.residency import too_many_blocks
 from hopper_numba.roles import Roles
 from hopper_numba.shared import SHARED_NBYTES, SharedLayout
 from hopper_numba.streams import on_device, stream_handle
@@ -62,7 +63,8 @@ def jit(
     cluster : int or tuple of int
         Extents of a cluster in blocks, at most 8 blocks in all. A launch's grid is whole clusters.
     min_blocks : int
-        Blocks that shall fit on an SM at once: limits the registers of a thread.
+        Blocks that shall fit on an SM at once: limits the registers of a thread. Their threads and shared memory must
+        fit as well.
     registers : tuple of int or None, optional
         For a kernel that executes `warp.setmaxnreg_dec` and `warp.setmaxnreg_inc`: the registers of a thread that each
         warp group has after the one that it executes, None for a group that executes none. Their sum is checked before
@@ -91,6 +93,8 @@ def jit(
         raise TypeError(f"jit: shared must be a SharedLayout; got {shared!r}")
     if shared is not None and shared.nbytes > SHARED_NBYTES:
         raise ValueError(f"jit: shared memory of a block is at most {SHARED_NBYTES} bytes; {shared.budget()}")
+    if reason := too_many_blocks(min_blocks, threads, 0 if shared is None else shared.nbytes):
+        raise ValueError(f"jit: min_blocks is {min_blocks}, and {reason}")
 
     groups = -(-threads // 128)
     if registers is not None and (not isinstance(registers, tuple) or len(registers) != groups):
@@ -190,8 +194,8 @@ class HopperKernel(CUDADispatcher):
         numba.core.errors.NumbaError
             For what else Numba cannot compile.
         TypeError, ValueError
-            If `sig` is none for this kernel; if its shared memory exceeds 227 KiB; if its warp groups' registers exceed
-            what the block has at launch, or are not stated.
+            If `sig` is none for this kernel; if its shared memory exceeds 227 KiB, or that of `min_blocks` blocks an
+            SM's; if its warp groups' registers exceed what the block has at launch, or are not stated.
         """
         signature = self._signature(sig)
         if signature not in self.compiled:
@@ -233,6 +237,8 @@ class HopperKernel(CUDADispatcher):
                 f"{self.__name__}: shared memory of a block is at most {SHARED_NBYTES} bytes; got "
                 f"{resources.static_shared} static + {self.shared_nbytes} dynamic = {total}"
             )
+        if reason := too_many_blocks(self.min_blocks, self.threads, total):
+            raise ValueError(f"{self.__name__}: jit's min_blocks is {self.min_blocks}, and {reason}")
 
     def _check_registers(self, compiled: Compiled) -> None:
         """Refuse what would hang: a `setmaxnreg.inc` waits until the block's pool has the registers."""

@@ -130,6 +130,9 @@ class Pipeline(SharedLayout):
                 f"barriers 16) = {self.nbytes}"
             )
 
+    def __init_subclass__(cls) -> None:
+        raise TypeError(f"{cls.__name__}: a Pipeline takes no subclasses: kernels would have its own methods")
+
     def __str__(self) -> str:
         return (
             f"Pipeline({self.stages}, {self.producers}, {self.consumers}, cluster={self.cluster}, "

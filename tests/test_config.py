@@ -4,6 +4,7 @@ import importlib
 import json
 import os
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from hopper_numba import Config, interpret, matmul_v0, matmul_v1
 from hopper_numba.matmul import STAGES, build_stage
 from hopper_numba.measuring.candidates import examine
 from hopper_numba.stages import config as module
-from hopper_numba.stages.config import DEFAULTS, KNOWN, Space, default, read_choices, write_choices
+from hopper_numba.stages.config import DEFAULTS, KNOWN, Space, add_choice, default, read_choices, write_choices
 
 FLOAT16 = np.dtype(np.float16)
 SMALL = Config((64, 32, 64))
@@ -197,6 +198,14 @@ def test_choices_are_written_sorted_and_read_back(tmp_path):
         ' "b": {\n  "v0": {"tile": [64, 64, 64], "stages": 2, "group": 3, "blocks": 4},\n'
         '  "v1": {"tile": [64, 8, 64], "stages": 1, "group": 1, "blocks": 1}\n }\n}\n'
     )
+
+
+def test_choices_of_many_at_once_are_all_kept(tmp_path):
+    path, boards = tmp_path / "choices.json", [f"board {i}" for i in range(16)]
+    with ThreadPoolExecutor(len(boards)) as pool:
+        for done in [pool.submit(add_choice, path, board, "v0", Config((8, 8, 8))) for board in boards]:
+            done.result()
+    assert read_choices(path) == {board: {"v0": Config((8, 8, 8))} for board in boards}
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):

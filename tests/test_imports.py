@@ -28,7 +28,7 @@ INSIDE = (
 
 LAYERS = [
     ("intrinsics",),
-    ("objects", "shared", "interpreter", "device", "fingerprint", "diagnosis"),
+    ("objects", "shared", "interpreter", "device", "fingerprint", "diagnosis", "residency"),
     ("roles",),
     ("pipeline",),
     ("stand_ins",),

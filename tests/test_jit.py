@@ -161,6 +161,11 @@ def test_only_functions_become_kernels(function):
         ({"threads": 128.0}, "threads must be 1 to 1024; got 128.0"),
         ({"threads": True}, "threads must be 1 to 1024; got True"),
         ({"threads": 128, "min_blocks": 0}, "min_blocks must be 1 to 32; got 0"),
+        ({"threads": 544, "min_blocks": 4}, "min_blocks is 4, and an SM has 2048 threads; 4 blocks x 544 = 2176"),
+        (
+            {"threads": 32, "min_blocks": 4, "shared": SharedLayout(x=tile("float16", (57 * 128 // 16, 64)))},
+            r"and an SM has 233472 bytes of shared memory; 4 blocks x \(58368 \+ 1024 reserved\) = 237568",
+        ),
         ({"threads": 128, "shared": 1024}, "shared must be a SharedLayout; got 1024"),
         ({"threads": 128, "cluster": 16}, "jit: a cluster has at most 8 blocks; got cluster=16"),
         ({"threads": 128, "cluster": (4, 1, 4)}, r"jit: a cluster has at most 8 blocks; got cluster=\(4, 1, 4\)"),
@@ -171,6 +176,24 @@ def test_only_functions_become_kernels(function):
 def test_options_are_checked(options, message):
     with pytest.raises((TypeError, ValueError), match=message):
         jit(**options)
+
+
+def test_an_sm_holds_so_many_blocks():
+    jit(threads=512, min_blocks=4, shared=SharedLayout(x=tile("float16", (56 * 128 // 16, 64))))
+    jit(threads=32, shared=SharedLayout(x=tile("float16", (227 * 128 // 16, 64))))
+
+
+def test_static_shared_memory_counts_too():
+    @jit(threads=32, min_blocks=8)
+    def kernel(x):
+        words = cuda.shared.array(7 * 1024, float32)
+        words[cuda.threadIdx.x] = x[0]
+        cuda.syncthreads()
+        x[1] = words[3]
+
+    reason = r"kernel: jit's min_blocks is 8, and an SM has .* 8 blocks x \(28672 \+ 1024 reserved\) = 237568"
+    with pytest.raises(ValueError, match=reason):
+        kernel.compile((VECTOR,))
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from hopper_numba.fingerprint import fingerprint
 from hopper_numba.interpreter import HazardError
 from hopper_numba.intrinsics import memory, tma, warp, wgmma
 from hopper_numba.pipeline import NAMES
+from hopper_numba.roles import Role
 
 ROLES = Roles(consumers=warp_groups(2), producer=warps(1))
 PRODUCER, CONSUMERS = ROLES.producer, ROLES.consumers
@@ -94,6 +95,12 @@ def test_refused(arguments, options, error, says):
     tiles = {} if options.keys() - {"cluster"} else {"a": SMALL}
     with pytest.raises(error, match=re.escape(says)):
         Pipeline(*arguments, **options, **tiles)
+
+
+@pytest.mark.parametrize("base", [Pipeline, Role])
+def test_no_subclass_is_compiled_as_its_base(base):
+    with pytest.raises(TypeError, match=f"Mine: a {base.__name__} takes no subclasses"):
+        type("Mine", (base,), {})
 
 
 def test_a_stage_without_tiles_is_refused():

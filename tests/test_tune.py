@@ -10,7 +10,7 @@ import pytest
 import hopper_numba.compile as route
 from hopper_numba import measuring, tune
 from hopper_numba.matmul import STAGES, build_stage
-from hopper_numba.measuring.candidates import examine, examine_all, too_many_blocks
+from hopper_numba.measuring.candidates import examine, examine_all
 from hopper_numba.measuring.race import ROUNDS, race, ratio, winner
 from hopper_numba.stages.config import Config, Space, read_choices, write_choices
 
@@ -25,7 +25,7 @@ MEASURING = "hopper_numba.measuring"
     [
         ("v0", Config((48, 64, 64)), "V0: config's M of tile must be 32 to 256 in steps of 32; got 48"),
         ("v0", Config((256, 256, 256)), "shared memory of a block is at most 232448 bytes; got a 131072 + b 131072"),
-        ("v0", Config((128, 128, 128), blocks=4), "registers spill: "),
+        ("v0", Config((128, 128, 64), blocks=4), "registers spill: "),
         ("v1", Config((64, 256, 64), blocks=4), "(C7602) Insufficient registers (128)"),
         ("v1", Config((64, 256, 128), blocks=3), "3 blocks x (81928 + 1024 reserved) = 248856"),
     ],
@@ -34,13 +34,6 @@ def test_why_a_candidate_is_passed_over(stage, config, reason):
     found = examine(stage, FLOAT16, config)
     assert reason in found
     assert "\n" not in found and "_Z" not in found
-
-
-def test_an_sm_holds_so_many_blocks():
-    assert too_many_blocks(4, 512, 56 * 1024) == ""
-    assert too_many_blocks(4, 544, 0) == "an SM has 2048 threads; 4 blocks x 544 = 2176"
-    assert "228" not in too_many_blocks(1, 128, 227 * 1024)
-    assert too_many_blocks(4, 512, 56 * 1024 + 1).startswith("an SM has 233472 bytes of shared memory; 4 blocks x")
 
 
 def test_processes_leave_what_they_compile_in_the_disk_cache(monkeypatch, tmp_path):

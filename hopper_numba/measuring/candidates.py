@@ -18,10 +18,6 @@ from hopper_numba.diagnosis import KernelTypeError
 from hopper_numba.matmul import build_stage
 from hopper_numba.stages.config import Config
 
-# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", of an SM
-SHARED_NBYTES, RESERVED_NBYTES = 228 * 1024, 1024  # the latter of each block, by the system
-THREADS = 2048
-
 Candidate = tuple[str, Config]
 """A stage's name, and how to build it."""
 
@@ -44,8 +40,8 @@ def examine(stage: str, dtype: np.dtype, config: Config) -> str:
     Returns
     -------
     str
-        Why it is not worth timing: it breaks a rule of the stage, does not compile, makes ptxas complain, or asks for
-        more blocks than an SM holds. Empty if it is.
+        Why it is not worth timing: it breaks a rule of the stage or of `jit`, does not compile, or makes ptxas
+        complain. Empty if it is.
     """
     try:
         built = build_stage(stage, dtype, config)
@@ -56,20 +52,4 @@ def examine(stage: str, dtype: np.dtype, config: Config) -> str:
         return str(error)
     except CompileError as error:
         return in_short(str(error))
-    if compiled.findings:
-        return "; ".join(compiled.findings)
-    shared = built.kernel.shared_nbytes + compiled.resources.static_shared
-    return too_many_blocks(config.blocks, built.kernel.threads, shared)
-
-
-def too_many_blocks(blocks: int, threads: int, shared_nbytes: int) -> str:
-    """Why an SM cannot hold so many blocks; empty if it can. ptxas sees to the registers."""
-    if blocks * threads > THREADS:
-        return f"an SM has {THREADS} threads; {blocks} blocks x {threads} = {blocks * threads}"
-    needed = blocks * (shared_nbytes + RESERVED_NBYTES)
-    if needed > SHARED_NBYTES:
-        return (
-            f"an SM has {SHARED_NBYTES} bytes of shared memory; {blocks} blocks x ({shared_nbytes} + "
-            f"{RESERVED_NBYTES} reserved) = {needed}"
-        )
-    return ""
+    return "; ".join(compiled.findings)

@@ -19,7 +19,7 @@ from hopper_numba.measuring.candidates import Candidate, examine_all
 from hopper_numba.measuring.problem import Contender, Problem, accuracy
 from hopper_numba.measuring.race import Lap, race, ratio, ratios, winner
 from hopper_numba.measuring.timing import burst
-from hopper_numba.stages.config import Config, read_choices, write_choices
+from hopper_numba.stages.config import Config, add_choice
 
 COOLDOWN = 0.3  # seconds of rest before a burst
 COLUMNS = "  {:<44}{:>7}{:>9}{:>11}{:>17}  {}"
@@ -59,10 +59,7 @@ def tune(stages: Sequence[str], size: Sequence[int], dtype: np.dtype, path: Path
             print("  no candidate is left", flush=True)
             missing.append(stage)
             continue
-        chosen = _fastest(stage, calls, problem)
-        choices = read_choices(path) if path.exists() else {}
-        choices.setdefault(board, {})[stage] = chosen
-        write_choices(path, choices)
+        add_choice(path, board, stage, _fastest(stage, calls, problem))
         print(f"  written to {path}", flush=True)
     return not missing
 

@@ -5,7 +5,9 @@ Tuning is a command, `hopper-numba tune`; its choices are checked in as `default
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
 import functools
 import itertools
 import json
@@ -33,7 +35,8 @@ class Config:
     group : int
         Rows of tiles that blocks walk down before they go on to the next column, so that operands stay in L2.
     blocks : int
-        Blocks that an SM shall hold at once; limits the registers of a thread.
+        Blocks that an SM shall hold at once; limits the registers of a thread. A stage whose threads or shared memory
+        an SM cannot hold so often is not built.
 
     Raises
     ------
@@ -187,6 +190,25 @@ def read_choices(path: Path) -> Choices:
         }
     except (AttributeError, TypeError, ValueError) as error:
         raise ValueError(f"{path} must have configs by board and stage: {error}") from error
+
+
+def add_choice(path: Path, board: str, stage: str, config: Config) -> None:
+    """Set the config of a stage on a board in a file of configs, new or old; what others set meanwhile stays."""
+    with _alone_in(path.parent):
+        choices = read_choices(path) if path.exists() else {}
+        choices.setdefault(board, {})[stage] = config
+        write_choices(path, choices)
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Hold off other processes that ask for the same."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def write_choices(path: Path, choices: Choices) -> None:
