@@ -39,6 +39,8 @@ class Barrier:
         Bytes of this phase.
     phase : int
         Number of the phase, from 0.
+    arrived : dict of Block to set of int
+        Threads that arrived in this phase.
     issued : list of Copy
         Those that were begun in this phase, to report bytes to it.
     unseen : tuple of int and Copy, or None
@@ -47,6 +49,7 @@ class Barrier:
 
     __slots__ = (
         "address",
+        "arrived",
         "block",
         "count",
         "dropped",
@@ -66,6 +69,7 @@ class Barrier:
         self.count = self.dropped = self.pending = self.expected = self.reported = self.phase = 0
         self.waiters: list[Any] = []
         self.history: Any = NoPhases()
+        self.arrived: dict[Any, set[int]] = {}
         self.issued: list[Any] = []
         self.unseen: tuple[int, Any] | None = None
 
@@ -83,6 +87,7 @@ class Barrier:
         self.block.memory.claim_barrier(self.address)
         self.block.barriers[self.address] = self
         self.count = self.pending = count
+        self.arrived.clear()
         self.dropped = self.expected = self.reported = self.phase = 0
         if self.machine.checker is not None:
             self.history = Phases(self.machine.checker, self)
@@ -107,14 +112,29 @@ class Barrier:
         if count > self.pending:
             raise self._overrun(
                 f"barrier {self.name}: {count} arrivals in phase {phase}, which takes only {self.pending} more"
+                f"{self._so_far()}"
             )
         if drops:
             self._drop(count)
         self._expect(expect_tx)
         self.pending -= count
+        thread = self.machine.thread
+        self.arrived.setdefault(thread.block, set()).add(thread.index)
         self.history.arrived(order)
         self._complete_phase()
         return self.address << 32 | phase
+
+    def _so_far(self) -> str:
+        """Who arrived in this phase, and what it waits for if not for more of them."""
+        if not self.arrived:
+            return ""
+        who = " and ".join(
+            role(threads) + ("" if block is self.machine.thread.block else f" of block {block.index}")
+            for block, threads in self.arrived.items()
+        )
+        missing = self.expected - self.reported
+        waits = f", and the phase waits for {missing} of {self.expected} bytes" if not self.pending and missing else ""
+        return f"; {who} arrived in it before{waits}"
 
     def _drop(self, count: int) -> None:
         left = self.count - self.dropped - count
@@ -191,6 +211,7 @@ class Barrier:
                 TxMismatchError, f"a phase completes before this has brought its bytes: {self.bytes_issued()}"
             )
         self.issued.clear()
+        self.arrived.clear()
         self.history.completed(self.phase)
         self.phase += 1
         self.count -= self.dropped
@@ -261,7 +282,10 @@ class Barrier:
     def _use(self, what: str) -> None:
         self.machine.step()
         if not self.count:
-            raise self._overrun(f"barrier {self.name} is {what} before mbarrier.init")
+            raise self._overrun(
+                f"barrier {self.name} is {what} before mbarrier.init; one thread does that, and a barrier of the "
+                "block, or of the cluster, comes between"
+            )
         self.history.used()
 
     def _raise(self, kind: type, message: str) -> Exception:

@@ -199,6 +199,12 @@ def misuses():
         mbarrier.expect_tx(smem.one, 2**20 - 1)
         mbarrier.expect_tx(smem.one, 1)
 
+    def one_too_many(smem):
+        mbarrier.init(smem.one, 1)
+        mbarrier.arrive_expect_tx(smem.one, 128)
+        mbarrier.complete_tx(smem.one, 32)
+        mbarrier.arrive(smem.one, 1)
+
     def all_dropped(smem):
         mbarrier.init(smem.one, 3)
         mbarrier.arrive_drop(smem.one, 1)
@@ -225,15 +231,24 @@ def misuses():
 
     overrun, misuse = "phase-overrun", "barrier-misuse"
     return [
-        (before_init, "barrier one is arrived on before mbarrier.init", overrun),
-        (too_many, r"barrier full\[1\]: 3 arrivals in phase 0, which takes only 2 more", overrun),
+        (
+            before_init,
+            "barrier one is arrived on before mbarrier.init; one thread does that, and a barrier of",
+            overrun,
+        ),
+        (too_many, r"barrier full\[1\]: 3 arrivals in phase 0, which takes only 2 more\n", overrun),
+        (
+            one_too_many,
+            r"takes only 0 more; thread 0 arrived in it before, and the phase waits for 96 of 128 by",
+            overrun,
+        ),
         (twice, "barrier one is initialised already", overrun),
         (after_inval, "barrier one is waited for before", overrun),
         (of_another_barrier, r"barrier full\[1\] is tested with 0x[0-9a-f]+, which no arrival on it returned", misuse),
         (of_an_older_phase, "barrier one, in phase 2, is tested with a state of phase 0", misuse),
         (all_dropped, "barrier one: dropping 2 of the 2 arrivals of later phases leaves none", overrun),
-        (too_many_dropped, "barrier one: 2 arrivals in phase 0, which takes only 1 more", overrun),
-        (dropped_before, "barrier one: 3 arrivals in phase 1, which takes only 2 more", overrun),
+        (too_many_dropped, "barrier one: 2 arrivals in phase 0, .* 1 more; thread 0 arrived in it before\n", overrun),
+        (dropped_before, "barrier one: 3 arrivals in phase 1, which takes only 2 more\n", overrun),
         (too_many_bytes_reported, "barrier one counts at most 1048575 bytes that nobody expects yet", misuse),
         (bytes_before_init, "barrier one is told of bytes before mbarrier.init", overrun),
         (too_many_bytes, "barrier one can expect 1048575 bytes at once; got 1048576", misuse),

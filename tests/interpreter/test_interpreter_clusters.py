@@ -313,7 +313,7 @@ def misuses():
         (misaligned_asynchronous_store, misaligned_, "multiples of 8 bytes"),
         (unwritten, interpreter.UninitialisedReadError, "nobody has written"),
         (not_initialised, overrun, rf"barrier bar\[1\] {of_peer} is arrived on before mbarrier.init"),
-        (too_many, overrun, rf"barrier bar\[0\] {of_peer}: 3 arrivals in phase 0, which takes only 2 more"),
+        (too_many, overrun, rf"barrier bar\[0\] {of_peer}: 3 arrivals in phase 0, which takes only 2 more\n"),
         (dropped, overrun, rf"barrier bar\[0\] {of_peer}: dropping 2 of the 2 arrivals of later phases leaves none"),
         (two_blocks, interpreter.BarrierError, r"barrier bar\[0\] is block \(0, 0, 0\)'s; .* \(1, 0, 0\)"),
         (bytes_for_no_barrier, overrun, rf"barrier bar\[1\] {of_peer} is given to cluster.st_async_b32 before"),
@@ -337,6 +337,26 @@ def test_a_misuse_names_the_block(misuse, error, message):
         cluster.sync()
 
     with pytest.raises(error, match=message):
+        run(kernel)
+
+
+def test_an_arrival_too_many_names_those_before_it():
+    def kernel():
+        smem = SHARED.open()
+        if cuda.threadIdx.x == 0:
+            mbarrier.init(smem.bar[0], 3)
+            fence.mbarrier_init()
+        cluster.sync()
+        if cluster.rank() == 1 and cuda.threadIdx.x == 5:
+            mbarrier.arrive(smem.bar[0], 1)
+        cluster.sync()
+        if cluster.rank() == 0 and cuda.threadIdx.x == 0:
+            mbarrier.arrive_remote(cluster.map_shared(smem, 1).bar[0], 1)
+            mbarrier.arrive_remote(cluster.map_shared(smem, 1).bar[0], 2)
+        cluster.sync()
+
+    message = r"1 more; thread 5 of block \(1, 0, 0\) and thread 0 arrived in it before\n"
+    with pytest.raises(interpreter.PhaseOverrunError, match=message):
         run(kernel)
 
 
