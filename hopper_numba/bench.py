@@ -49,7 +49,7 @@ def main(argv: Sequence[str] = ()) -> int:
     """
     parser = _parser()
     args = parser.parse_args(argv)
-    if reason := _why_not(args):
+    if reason := _why_not(args, parser):
         parser.error(reason)
     if args.source:
         try:
@@ -58,6 +58,8 @@ def main(argv: Sequence[str] = ()) -> int:
             parser.error(f"--from: {args.source} has no results of this command: {error}")
         if args.size:
             results["rows"] = [row for row in results["rows"] if [row["m"], row["n"], row["k"]] in args.size]
+            if not results["rows"]:
+                parser.error(f"--size: {args.source} has no rows of {' or '.join(map(str, args.size))}")
         print(_head(results["environment"]))
         print("\n".join(map(line, results["rows"])))
     else:
@@ -66,10 +68,13 @@ def main(argv: Sequence[str] = ()) -> int:
         except ModuleNotFoundError as error:
             parser.error(f"it needs {error.name}: pip install 'hopper-numba[bench]'")
         results = _measure(args)
-    if args.plot and any("tflops" in row for row in results["rows"]):
+    if args.plot:
         from hopper_numba.measuring.plot import plot
 
-        plot(results, args.plot)
+        try:
+            plot(results, args.plot)
+        except ValueError as error:
+            print(f"--plot: {error}")
     return 1 if any("wrong" in row for row in results["rows"]) else 0
 
 
@@ -94,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _why_not(args: argparse.Namespace) -> str:
+def _why_not(args: argparse.Namespace, parser: argparse.ArgumentParser) -> str:
     """Why nothing can be done with these arguments, here; empty if it can."""
     for option, path in (("--json", args.json), ("--plot", args.plot)):
         if path and (reason := why_not_written(option, path)):
@@ -104,7 +109,8 @@ def _why_not(args: argparse.Namespace) -> str:
     if args.plot and not importlib.util.find_spec("matplotlib"):
         return "--plot needs matplotlib: pip install 'hopper-numba[bench]'"
     if args.source:
-        if args.stages or args.json or args.ncu:
+        others = vars(args).keys() - {"source", "size", "plot"}
+        if any(getattr(args, name) != parser.get_default(name) for name in others):
             return "--from shows what was measured; of the other options only --size and --plot go with it"
         return "" if args.source.is_file() else f"--from: there is no file {args.source}"
     for stage in args.stages or ():
@@ -166,6 +172,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         for row in results["rows"]:
             line(row)
+            _ = "tflops" not in row or (row["dtype"], row["accumulate"], row["cublas_tflops"])
         _head(results["environment"])
         return {"environment": {**results["environment"]}, "rows": results["rows"]}
     except (KeyError, TypeError) as error:

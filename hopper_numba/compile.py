@@ -324,7 +324,15 @@ def compile_anew(function: FunctionType, signature: tuple, threads: int, min_blo
             raise CompileError(f"{function.__qualname__}: libNVVM: {warning}") from None
     inputs = [part if isinstance(part, ObjectCode) else ObjectCode.from_ltoir(part) for part in parts]
     ptx, _ = _link(inputs, "ptx", ptx=True)
-    cubin, log = _link(inputs, "cubin", ptxas_options=["-v"])
+    try:
+        cubin, log = _link(inputs, "cubin", ptxas_options=["-v"])
+    except CompileError as error:
+        if "Insufficient registers" not in str(error) or min_blocks == 1:
+            raise
+        raise CompileError(
+            f"{function.__name__}: min_blocks={min_blocks} blocks of {threads} threads on an SM leave each thread "
+            f"too few registers: {in_short(str(error))}"
+        ) from error
     name = re.search(r"Compiling entry function '([^']+)'", log)
     if name is None:
         raise CompileError(f"{function.__qualname__}: nvJitLink names no entry:\n{log}")

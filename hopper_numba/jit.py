@@ -260,6 +260,10 @@ class HopperKernel(CUDADispatcher):
             )
 
     def _only(self) -> Compiled:
+        if not self.compiled:
+            raise ValueError(
+                f"{self.__name__} is not compiled yet; {self.__name__}.compile(signature) or a launch on a GPU does it"
+            )
         if len(self.compiled) != 1:
             raise ValueError(
                 f"{self.__name__} is compiled for {len(self.compiled)} signatures; kernel.compiled has them all"

@@ -22,6 +22,7 @@ from typing import Any
 
 from numba.cuda import types
 
+from hopper_numba.interpreter.source import advising
 from hopper_numba.intrinsics import cluster, fence, mbarrier
 from hopper_numba.intrinsics.machine import machine
 from hopper_numba.intrinsics.ptx import device_function
@@ -130,9 +131,6 @@ class Pipeline(SharedLayout):
                 f"barriers 16) = {self.nbytes}"
             )
 
-    def __init_subclass__(cls) -> None:
-        raise TypeError(f"{cls.__name__}: a Pipeline takes no subclasses: kernels would have its own methods")
-
     def __str__(self) -> str:
         return (
             f"Pipeline({self.stages}, {self.producers}, {self.consumers}, cluster={self.cluster}, "
@@ -192,6 +190,10 @@ class Cursor:
         raise AttributeError(f"a cursor of {description} has no attribute {name!r}")
 
     @device_method
+    @advising(
+        overrun="one thread of each producer acquires a stage (elected), and goes on by producer_advance",
+        stuck="its consumers give a stage back by consumer_release, or by consumer_release_previous",
+    )
     def producer_acquire(self):
         """Wait until the stage is free, then expect this producer's share of its bytes.
 
@@ -208,6 +210,7 @@ class Cursor:
         self.advance()
 
     @device_method
+    @advising(stuck="its consumers give every stage back, the last one too")
     def producer_drain(self):
         """Wait until every stage that was filled has been given back; the cursor stays where it is.
 
@@ -220,6 +223,7 @@ class Cursor:
         self.phase ^= 1
 
     @device_method
+    @advising(stuck="its producers acquire a stage, load all its tiles to full, and go on by producer_advance")
     def consumer_wait(self):
         """Wait until the stage's tiles have arrived. Every thread that reads them executes it."""
         require(self.consumers, "consumers")

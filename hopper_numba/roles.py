@@ -51,9 +51,6 @@ class Role(Description):
 
     constants = ("unit", "count", "first")
 
-    def __init_subclass__(cls) -> None:
-        raise TypeError(f"{cls.__name__}: a Role takes no subclasses: kernels would have its own methods")
-
     @property
     def end(self) -> int:
         """The number of the first thread behind it."""

@@ -14,7 +14,7 @@ import numpy as np
 from hopper_numba.device import why_no_hopper
 from hopper_numba.matmul import STAGES, dtypes_of
 from hopper_numba.matmul_checks import DTYPES, why_no_size
-from hopper_numba.measuring.refusals import why_not_timed, why_not_written
+from hopper_numba.measuring.refusals import why_not_replaced, why_not_timed
 from hopper_numba.stages.config import DEFAULTS, read_choices
 
 SIZE = (8192, 8192, 8192)
@@ -76,7 +76,7 @@ def _why_not(args: argparse.Namespace, dtype: np.dtype) -> str:
     for stage in args.stages:
         if dtype not in dtypes_of(stage):
             return f"--dtype: {stage} multiplies {' or '.join(map(str, dtypes_of(stage)))}; got {dtype}"
-    if reason := why_not_written("--json", args.json):
+    if reason := why_not_replaced("--json", args.json):
         return reason
     try:
         if args.json.exists():

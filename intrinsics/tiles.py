@@ -67,6 +67,12 @@ class Description:
 
     constants: tuple[str, ...] = ()
 
+    def __init_subclass__(cls) -> None:
+        if not cls.__module__.startswith("hopper_numba."):
+            raise TypeError(
+                f"{cls.__name__}: {cls.__bases__[0].__name__} takes no subclasses; kernels would be compiled as of it"
+            )
+
 
 class Shared(Description):
     """The description of something in shared memory. Subclasses say how attributes and items are found.

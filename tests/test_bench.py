@@ -11,6 +11,7 @@ from matplotlib.image import imread
 from hopper_numba import bench, interpret
 from hopper_numba.measuring import clock, ncu
 from hopper_numba.measuring.plot import plot
+from hopper_numba.measuring.report import markdown
 from hopper_numba.measuring.results import FLOAT16_LIMITS, Timing, figures, line, why_wrong
 
 BURST, SUSTAINED = {"sm_mhz": 1900.0}, {"sm_mhz": 1500.0, "watts": 690.0}
@@ -19,7 +20,8 @@ BURST, SUSTAINED = {"sm_mhz": 1900.0}, {"sm_mhz": 1500.0, "watts": 690.0}
 def row(name, tflops, cublas_tflops=800.0, accumulate="float32", size=(8192, 8192, 8192)):
     """A row made of three bursts and three sustained runs, the middle one of this speed."""
     made = {"name": name, **dict(zip("mnk", size, strict=True)), "dtype": "float16", "accumulate": accumulate}
-    made |= {"max_error": 0.25, "mean_error": 0.0125, "p99_error": 0.1}
+    errors = {"max_error": 0.25, "mean_error": 0.0125, "p99_error": 0.1}
+    made |= errors | {f"cublas_{name}": error for name, error in errors.items()}
     for prefix, state in (("", BURST), ("sustained_", SUSTAINED)):
         cublas = Timing(1 / cublas_tflops, state)
         laps = [(cublas, Timing(1 / (tflops * factor), state), cublas) for factor in (0.9, 1.0, 1.1)]
@@ -51,7 +53,10 @@ def results(*rows):
         (["--size", "99999999999", "8", "8"], "M, N and K must be at most"),
         (["--plot", "nowhere/picture.png"], "--plot: there is no folder nowhere"),
         (["--from", "nowhere.json"], "--from: there is no file nowhere.json"),
-        (["--from", "nowhere.json", "--ncu"], "only --size and --plot go with it"),
+        *(
+            (["--from", "nowhere.json", *others], "only --size and --plot go with it")
+            for others in (["--ncu"], ["--stages", "v0"], ["--repeat", "2"], ["--dtype", "bfloat16"], ["--commit", "x"])
+        ),
     ],
 )
 def test_arguments_that_mean_nothing_are_refused(arguments, message, capsys):
@@ -220,11 +225,21 @@ def test_some_sizes_of_results_are_read_again(tmp_path, capsys):
     assert names_in(capsys.readouterr().out) == ["v1"]
 
 
-def test_a_wrong_row_makes_the_exit_status_1(tmp_path):
+def test_sizes_that_results_have_not_are_refused(tmp_path, capsys):
+    source = tmp_path / "results.json"
+    source.write_text(json.dumps(results(row("v0", 400.0))))
+    with pytest.raises(SystemExit) as stop:
+        bench.main(["--from", str(source), "--size", "8", "16", "24"])
+    assert stop.value.code == 2
+    assert f"--size: {source} has no rows of [8, 16, 24]" in capsys.readouterr().err
+
+
+def test_a_wrong_row_makes_the_exit_status_1(tmp_path, capsys):
     source = tmp_path / "results.json"
     source.write_text(json.dumps(results({"name": "v0", "m": 8, "n": 8, "k": 8, "wrong": "max_error nan"})))
     assert bench.main(["--from", str(source), "--plot", str(tmp_path / "picture.png")]) == 1
     assert not (tmp_path / "picture.png").exists()
+    assert "--plot: no row was timed" in capsys.readouterr().out
 
 
 def test_cycles_are_counted_for_a_while():
@@ -234,6 +249,33 @@ def test_cycles_are_counted_for_a_while():
     cycles, nanoseconds = counted
     assert clock.WHILE <= nanoseconds < clock.WHILE + 1000
     assert cycles > 0
+
+
+# The README's tables -------------------------------------------------------------------------------------------------
+
+
+def test_a_table_says_what_is_wrong_what_is_missing_and_what_is_no_number():
+    other = (4096, 4096, 4096)
+    wrong = {"name": "v1", "m": 8192, "n": 8192, "k": 8192, "wrong": "max_error nan"}
+    rows = [
+        *(row("v0", 400.0) | {"max_error": None}, wrong | {"max_error": 3.0, "mean_error": None}),
+        *(row("v0", 600.0, size=other), row("triton", 700.0, size=other)),
+        wrong | dict.fromkeys("mnk", 4096) | {"name": "v6"},
+    ]
+    lines = markdown(results(*rows)).splitlines()
+    assert [text for text in lines if text.startswith("| V1 |")] == [
+        "| V1 | the tensor cores read shared memory themselves | wrong |  |  |  | 3 | nan |",
+        "| V1 | wrong |  |",
+    ]
+    assert any(text.startswith("| V0 |") and text.endswith("| nan | 0.013 |") for text in lines)
+    assert "| Triton, persistent with TMA |  | 0.88 |" in lines
+    assert "| V6 |  | wrong |" in lines
+
+
+def test_a_table_of_wrong_rows_alone():
+    wrong = {"name": "v1", "m": 8, "n": 8, "k": 8, "wrong": "", "max_error": 3.0, "mean_error": 1.0}
+    assert "| cuBLAS |" not in markdown(results(wrong))
+    assert markdown(results()) == "nothing was measured"
 
 
 # The picture ----------------------------------------------------------------------------------------------------------

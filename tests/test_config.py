@@ -208,6 +208,17 @@ def test_choices_of_many_at_once_are_all_kept(tmp_path):
     assert read_choices(path) == {board: {"v0": Config((8, 8, 8))} for board in boards}
 
 
+def test_a_link_stays_a_link_and_a_file_keeps_its_mode(tmp_path):
+    path, link = tmp_path / f"{'long' * 60}.json", tmp_path / "link.json"
+    path.write_text("{}")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    add_choice(link, "board", "v0", Config((8, 8, 8)))
+    assert link.is_symlink()
+    assert read_choices(path) == {"board": {"v0": Config((8, 8, 8))}}
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "choices.json"
     write_choices(path, {"a": {"v0": Config((8, 8, 8))}})
@@ -225,7 +236,9 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["choices.json"]
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"a": []}', '{"a": {"v0": {}}}', '{"a": {"v0": {"tile": [0, 8, 8]}}}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "[" * 100_000, '{"a": []}', '{"a": {"v0": {}}}', '{"a": {"v0": {"tile": [0, 8, 8]}}}']
+)
 def test_a_file_of_something_else_is_refused(tmp_path, text):
     path = tmp_path / "choices.json"
     path.write_text(text)

@@ -25,6 +25,16 @@ def scale(x, factor):
         x[i] = x[i] * factor
 
 
+def test_what_is_not_compiled_has_no_ptx():
+    kernel = jit(threads=128)(scale.py_func)
+    with pytest.raises(ValueError, match=r"scale is not compiled yet; scale\.compile\(signature\)"):
+        _ = kernel.ptx
+    kernel.compile((VECTOR, types.float64))
+    kernel.compile((VECTOR, types.float32))
+    with pytest.raises(ValueError, match="scale is compiled for 2 signatures"):
+        _ = kernel.ptx
+
+
 def test_compiles_without_a_gpu():
     compiled = scale.compile((VECTOR, types.float64))
     assert ".target sm_90a" in scale.ptx and "FMUL" in scale.sass.replace("DMUL", "FMUL")
@@ -162,6 +172,11 @@ def test_only_functions_become_kernels(function):
         ({"threads": True}, "threads must be 1 to 1024; got True"),
         ({"threads": 128, "min_blocks": 0}, "min_blocks must be 1 to 32; got 0"),
         ({"threads": 544, "min_blocks": 4}, "min_blocks is 4, and an SM has 2048 threads; 4 blocks x 544 = 2176"),
+        ({"threads": 97, "min_blocks": 17}, "min_blocks is 17, and an SM has 2048 threads; 17 blocks x 128 = 2176"),
+        (
+            {"threads": 32, "min_blocks": 7, "shared": SharedLayout(x=tile("uint8", (32320,), None), y=barriers())},
+            r"233472 bytes of shared memory; 7 blocks x \(32384 \+ 1024 reserved\) = 233856",
+        ),
         (
             {"threads": 32, "min_blocks": 4, "shared": SharedLayout(x=tile("float16", (57 * 128 // 16, 64)))},
             r"and an SM has 233472 bytes of shared memory; 4 blocks x \(58368 \+ 1024 reserved\) = 237568",

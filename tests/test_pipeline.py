@@ -30,6 +30,7 @@ from hopper_numba.diagnosis import KernelTypeError
 from hopper_numba.fingerprint import fingerprint
 from hopper_numba.interpreter import HazardError
 from hopper_numba.intrinsics import memory, tma, warp, wgmma
+from hopper_numba.intrinsics.tiles import Barriers, Tile
 from hopper_numba.pipeline import NAMES
 from hopper_numba.roles import Role
 
@@ -97,9 +98,9 @@ def test_refused(arguments, options, error, says):
         Pipeline(*arguments, **options, **tiles)
 
 
-@pytest.mark.parametrize("base", [Pipeline, Role])
+@pytest.mark.parametrize("base", [Pipeline, Role, Roles, SharedLayout, Tile, Barriers])
 def test_no_subclass_is_compiled_as_its_base(base):
-    with pytest.raises(TypeError, match=f"Mine: a {base.__name__} takes no subclasses"):
+    with pytest.raises(TypeError, match=f"Mine: {base.__name__} takes no subclasses"):
         type("Mine", (base,), {})
 
 
@@ -230,6 +231,55 @@ def test_what_only_a_drain_or_a_cluster_needs(name, count):
     for mutant in found:
         error = what_is_reported(ring, kernel, mutant)
         assert error is not None and error.kind in REPORTED, f"{mutant}: {error}"
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        ("pipeline.init", "for a Pipeline by its init(), and a barrier of the block"),
+        ("pipeline.producer_advance", "acquires a stage (elected), and goes on by producer_advance"),
+        ("pipeline.consumer_release", "its consumers give a stage back by consumer_release, or by"),
+    ],
+)
+def test_a_report_says_which_call_is_missing(call, says):
+    (ring,) = [ring for ring in RINGS if ring.name == "multiplied_at_once"]
+    kernel = ring.build(2)
+    (mutant,) = [m for m in mutants_of(kernel) if m.what == "deleted" and m.call == call]
+    assert says in str(what_is_reported(ring, kernel, mutant))
+
+
+@pytest.mark.parametrize(
+    ("loads", "releases", "says"),
+    [
+        (False, True, "its producers acquire a stage, load all its tiles to full, and go on by producer_advance"),
+        (True, False, "its consumers give every stage back, the last one too"),
+    ],
+)
+def test_a_report_says_what_the_others_have_to_do(loads, releases, says):
+    roles = Roles(consumers=warps(1), producer=warps(1))
+    shared = SharedLayout(pipe=Pipeline(2, roles.producer, roles.consumers, a=SMALL))
+
+    @jit(threads=roles.threads, shared=shared)
+    def kernel(source):
+        smem = shared.open()
+        if roles.producer.here() and roles.producer.elected():
+            smem.pipe.init()
+        cuda.syncthreads()
+        pipe = smem.pipe.open()
+        if roles.consumers.here():
+            pipe.consumer_wait()
+            if releases:
+                pipe.consumer_release()
+        elif roles.producer.elected():
+            pipe.producer_acquire()
+            if loads:
+                tma.load(pipe.a, source, (0, 0), pipe.full)
+            pipe.producer_advance()
+            pipe.producer_drain()
+
+    with pytest.raises(HazardError) as caught, interpret():
+        kernel[1](TensorMap(np.zeros((64, 64), np.float16), SMALL))
+    assert says in str(caught.value)
 
 
 def released_too_early(by_wgmma):

@@ -1,6 +1,7 @@
 """Tuning without a GPU: what is passed over and why, who wins, what is written, and which arguments are refused."""
 
 import importlib
+import os
 import sys
 from types import SimpleNamespace
 
@@ -26,8 +27,13 @@ MEASURING = "hopper_numba.measuring"
         ("v0", Config((48, 64, 64)), "V0: config's M of tile must be 32 to 256 in steps of 32; got 48"),
         ("v0", Config((256, 256, 256)), "shared memory of a block is at most 232448 bytes; got a 131072 + b 131072"),
         ("v0", Config((128, 128, 64), blocks=4), "registers spill: "),
+        (
+            "v1",
+            Config((64, 256, 64), blocks=4),
+            "min_blocks=4 blocks of 128 threads on an SM leave each thread too few",
+        ),
         ("v1", Config((64, 256, 64), blocks=4), "(C7602) Insufficient registers (128)"),
-        ("v1", Config((64, 256, 128), blocks=3), "3 blocks x (81928 + 1024 reserved) = 248856"),
+        ("v1", Config((64, 256, 128), blocks=3), "3 blocks x (82048 + 1024 reserved) = 249216"),
     ],
 )
 def test_why_a_candidate_is_passed_over(stage, config, reason):
@@ -123,6 +129,7 @@ def nothing_runs(monkeypatch):
         (["--size", "0", "64", "64"], "--size: M must be positive, N and K positive multiples of 8; got 0 64 64"),
         (["--size", "64", "64", "60"], "--size: M must be positive, N and K positive multiples of 8; got 64 64 60"),
         (["--dtype", "float32"], "invalid choice: 'float32'"),
+        (["-o", "/dev/null"], "--json: /dev/null is no file"),
         (["-o", "no/such/folder/file.json"], "--json: there is no folder no/such/folder"),
         (["-o", "."], "--json: "),
         (["-o", __file__], "must have configs by board and stage"),
@@ -133,6 +140,18 @@ def test_wrong_arguments_are_refused_at_once(nothing_runs, capsys, argv, message
         tune.main(argv)
     assert stop.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_folder_that_takes_no_new_file_is_refused_at_once(nothing_runs, capsys, monkeypatch, tmp_path):
+    folder, path = tmp_path / "folder", tmp_path / "link.json"
+    folder.mkdir()
+    (folder / "configs.json").write_text("{}")
+    path.symlink_to(folder / "configs.json")
+    allowed = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != folder and allowed(path, mode))  # root may all
+    with pytest.raises(SystemExit):
+        tune.main(["-o", str(path)])
+    assert f"--json: no file can be made in {folder}" in capsys.readouterr().err
 
 
 def test_a_dtype_that_a_stage_does_not_multiply_is_refused(nothing_runs, capsys, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from hopper_numba.intrinsics.mbarrier import MAX_COUNT
@@ -15,7 +16,7 @@ from .errors import (
     UnfinishedError,
 )
 from .hazards import NoPhases, Phases, meeting
-from .source import role
+from .source import advice, role
 
 
 class Barrier:
@@ -112,29 +113,30 @@ class Barrier:
         if count > self.pending:
             raise self._overrun(
                 f"barrier {self.name}: {count} arrivals in phase {phase}, which takes only {self.pending} more"
-                f"{self._so_far()}"
+                f"{self._so_far()}",
+                advice(sys._getframe(), "overrun"),
             )
         if drops:
             self._drop(count)
         self._expect(expect_tx)
         self.pending -= count
-        thread = self.machine.thread
-        self.arrived.setdefault(thread.block, set()).add(thread.index)
+        self._arrived_by(self.machine.thread)
         self.history.arrived(order)
         self._complete_phase()
         return self.address << 32 | phase
 
     def _so_far(self) -> str:
-        """Who arrived in this phase, and what it waits for if not for more of them."""
+        """Who arrived in this phase, and what it lacks if not more of them."""
         if not self.arrived:
             return ""
         who = " and ".join(
             role(threads) + ("" if block is self.machine.thread.block else f" of block {block.index}")
             for block, threads in self.arrived.items()
         )
-        missing = self.expected - self.reported
-        waits = f", and the phase waits for {missing} of {self.expected} bytes" if not self.pending and missing else ""
-        return f"; {who} arrived in it before{waits}"
+        return "; ".join(("", f"{who} arrived in it before", *self._missing_bytes()))
+
+    def _arrived_by(self, thread: Any) -> None:
+        self.arrived.setdefault(thread.block, set()).add(thread.index)
 
     def _drop(self, count: int) -> None:
         left = self.count - self.dropped - count
@@ -153,8 +155,8 @@ class Barrier:
                 raise self._overrun(f"barrier {self.name}: a phase takes at most {MAX_COUNT} arrivals")
             self.pending += 1
 
-    def arrive_for_copies(self, fault: Any) -> None:
-        """Arrive once, by no thread; `fault` makes errors."""
+    def arrive_for_copies(self, thread: Any, fault: Any) -> None:
+        """Arrive once, for copies that `thread` began; `fault` makes errors."""
         if not self.count or not self.pending:
             raise fault(
                 PhaseOverrunError,
@@ -163,6 +165,7 @@ class Barrier:
                 else f"copies arrived for barrier {self.name}, which is not initialised",
             )
         self.pending -= 1
+        self._arrived_by(thread)
         self._complete_phase()
 
     def expect(self, nbytes: int) -> None:
@@ -283,8 +286,8 @@ class Barrier:
         self.machine.step()
         if not self.count:
             raise self._overrun(
-                f"barrier {self.name} is {what} before mbarrier.init; one thread does that, and a barrier of the "
-                "block, or of the cluster, comes between"
+                f"barrier {self.name} is {what} before mbarrier.init; one thread does that, for a Pipeline by "
+                "its init(), and a barrier of the block, or of the cluster, comes between"
             )
         self.history.used()
 
@@ -294,19 +297,22 @@ class Barrier:
     def _fault(self, message: str) -> Exception:
         return self.machine.fault(BarrierError, message)
 
-    def _overrun(self, message: str) -> Exception:
-        return self.machine.fault(PhaseOverrunError, message)
+    def _overrun(self, message: str, said: str = "") -> Exception:
+        return self.machine.fault(PhaseOverrunError, message, advice=said)
 
     def describe(self, parity: int) -> str:
         """What a wait for `parity` lacks."""
-        lacks = []
-        if self.pending:
-            lacks.append(f"{self.pending} of {self.count} arrivals missing")
-        if self.expected > self.reported:
-            lacks.append(f"{self.expected - self.reported} of {self.expected} bytes missing")
-        if self.reported > self.expected:
-            lacks.append(f"{self.reported} bytes arrived where {self.expected} are expected")
+        lacks = [f"{self.pending} of {self.count} arrivals missing"] if self.pending else []
+        lacks += self._missing_bytes()
         return f"on barrier {self.name}, phase {self.phase} (parity {parity}): {', '.join(lacks)}"
+
+    def _missing_bytes(self) -> list[str]:
+        """What the phase lacks beside arrivals, if anything."""
+        if self.expected > self.reported:
+            return [f"{self.expected - self.reported} of {self.expected} bytes missing"]
+        if self.reported > self.expected:
+            return [f"{self.reported} bytes arrived where {self.expected} are expected"]
+        return []
 
 
 class NamedBarrier:

@@ -110,7 +110,7 @@ class Block:
         self.memory = SharedMemory(
             machine.statics, dynamic_shared, machine.fault, is_checked=machine.checker is not None
         )
-        self.memory.begun_at = self.begun_at
+        self.memory.begun_at, self.memory.place = self.begun_at, self.place
         self.barriers: dict[int, Barrier] = {}
         self.named: dict[int, NamedBarrier] = {}
         self.layouts: dict[int, Any] = {}
@@ -180,6 +180,15 @@ class Block:
 
     def name_of(self, address: int) -> str:
         """What the layout calls a place in shared memory, or its address."""
+        return self._named(address) or f"at {address:#x}"
+
+    def place(self, address: int) -> str:
+        """A place in shared memory: its address, and what the layout calls it."""
+        name = self._named(address)
+        return f"{address:#x} ({name})" if name else f"{address:#x}"
+
+    def _named(self, address: int) -> str:
+        """What the layout calls a place in shared memory; empty if nothing."""
         for base, layout in self.layouts.items():
             if name := _name_within(layout, address - base):
                 return name
@@ -187,7 +196,7 @@ class Block:
             within = address - array.shared_address
             if 0 <= within < array.nbytes:
                 return f"{array.name}[{within // array.itemsize}]"
-        return f"at {address:#x}"
+        return ""
 
 
 def _name_within(layout: Any, offset: int) -> str:

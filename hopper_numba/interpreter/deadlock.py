@@ -7,7 +7,7 @@ from typing import Any
 from .barriers import Barrier, ClusterBarrier, NamedBarrier
 from .collectives import Together, WarpSync
 from .errors import DeadlockError, HazardError, TxMismatchError
-from .source import role, site_of
+from .source import advice, role, site_of
 
 
 def stuck(machine: Any, blocks: list[Any]) -> HazardError:
@@ -20,22 +20,24 @@ def stuck(machine: Any, blocks: list[Any]) -> HazardError:
     first = None
     for block in blocks:
         lines.append(f"  block {block.index}:")
-        groups: dict[tuple[str, str], list[Any]] = {}
+        groups: dict[tuple[str, ...], list[Any]] = {}
         for thread in block.threads:
             if thread.exited:
-                key = ("", "exited")
+                key = ("",)
             else:
-                site = site_of(thread, machine.frame_of(thread))
+                frame = machine.frame_of(thread)
+                site = site_of(thread, frame)
                 reason, detail = thread.waiting or (None, None)
-                key = (str(site), reason.describe(detail) if reason is not None else "runs, and only reads")
+                lacks = reason.describe(detail) if reason is not None else "runs, and only reads"
+                key = (str(site), lacks, *filter(None, [advice(frame, "stuck")]))
                 first = first or site
             groups.setdefault(key, []).append(thread)
-        for (place, reason), threads in groups.items():
+        for (place, *reasons), threads in groups.items():
             who = role(thread.index for thread in threads)
             if not place:
                 lines.append(f"    {who}: exited")
             else:
-                lines += [f"    {who}: at {place}", f"        {reason}"]
+                lines += [f"    {who}: at {place}", *(f"        {reason}" for reason in reasons)]
     if machine.to_come:
         lines.append(
             f"  further blocks of the grid, {machine.to_come}, have not run: clusters run one after another here; no "

@@ -18,7 +18,7 @@ class HazardError(InterpreterError):
     is_error : bool
         False for what the PTX manual leaves undecided.
     advice : str
-        What to add; empty where the message says so itself.
+        What to add or to do; empty where the message says so itself.
     block : tuple of int or None
         The index of the block it happened in.
     thread : int or None

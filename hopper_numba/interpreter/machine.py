@@ -179,6 +179,7 @@ class Machine:
         site: Site | None = None,
         issued: Site | None = None,
         threads: Iterable[int] = (),
+        advice: str = "",
     ) -> HazardError:
         """The error `kind`, with the place in the kernel: of `site`, or where the running thread is.
 
@@ -192,6 +193,8 @@ class Machine:
             Of another instruction that plays a part.
         threads : iterable of int
             Which executed `site`, if not one thread did.
+        advice : str, optional
+            What to do about it.
         """
         if site is None and self.thread is not None:
             site = site_of(self.thread, sys._getframe(1))
@@ -204,8 +207,11 @@ class Machine:
         lines += [f"  at {site}", f"  in {who}"]
         if issued is not None:
             lines.append(f"  begun at {issued}")
+        if advice:
+            lines.append(f"  {advice}")
         return kind(
             "\n".join(lines),
+            advice=advice,
             block=site.thread.block.index,
             thread=None if threads else site.thread.index,
             filename=site.filename,

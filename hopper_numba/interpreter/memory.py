@@ -91,6 +91,8 @@ class SharedMemory:
     dynamic : int
     begun_at : function
         Of an address; says where the copy began that is still to write there.
+    place : function
+        Of an address; names it.
     shadow : Shadow or None
         For the checker of hazards.
     """
@@ -107,6 +109,7 @@ class SharedMemory:
         self._state_views = {n: self.state.view(f"u{n}") for n in (1, 2, 4, 8)}
         self.state[BASE : BASE + dynamic] = UNWRITTEN
         self.begun_at: Callable[[int], str] = lambda address: ""
+        self.place: Callable[[int], str] = hex
         self.shadow = Shadow(size) if is_checked else None
 
     def allow(self, address: int, nbytes: int) -> None:
@@ -213,23 +216,23 @@ class SharedMemory:
 
     def refusal(self, verb: str, address: int, state: int, what: str, fault: Fault) -> HazardError:
         """Why a byte in `state` cannot be read or written as part of `what`."""
-        begin = f"cannot {verb} {what}: "
+        begin, place = f"cannot {verb} {what}: ", self.place(address)
         if state & BARRIER:
-            return fault(BarrierError, f"{begin}the bytes at {address:#x} are a barrier's; mbarrier.inval ends it")
+            return fault(BarrierError, f"{begin}the bytes at {place} are a barrier's; mbarrier.inval ends it")
         if state & IN_FLIGHT:
             kind = ReadBeforeArrivalError if verb == "read" else OverwriteError
             return fault(
                 kind,
-                f"{begin}a TMA load is still to write {address:#x}; wait for the barrier that it completes on"
+                f"{begin}a TMA load is still to write {place}; wait for the barrier that it completes on"
                 f"{self.begun_at(address)}",
             )
         if state & COPIED:
             kind = ReadBeforeArrivalError if verb == "read" else OverwriteError
             return fault(
                 kind,
-                f"{begin}a copy by cp.async is still to write {address:#x}; its thread waits by cp_async.wait_group or "
+                f"{begin}a copy by cp.async is still to write {place}; its thread waits by cp_async.wait_group or "
                 f"cp_async.wait_all, or it arrives on a barrier{self.begun_at(address)}",
             )
         if state & UNWRITTEN:
-            return fault(UninitialisedReadError, f"{begin}nobody has written {address:#x} yet")
-        return fault(OutOfBoundsError, f"{begin}{address:#x} is outside; {self._described()}")
+            return fault(UninitialisedReadError, f"{begin}nobody has written {place} yet")
+        return fault(OutOfBoundsError, f"{begin}{place} is outside; {self._described()}")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterable
-from types import CodeType, FrameType
+from collections.abc import Callable, Iterable
+from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
 MARK = "__hopper_numba_interpreted__"
@@ -64,6 +64,29 @@ def site_of(thread: Any, frame: FrameType | None) -> Site:
     if frame is None:
         return Site(thread, None, 0)
     return Site(thread, frame.f_code, frame.f_lineno, instruction)
+
+
+ADVICE: dict[CodeType, dict[str, str]] = {}
+"""What to say of a fault that comes of a method which kernels call, by what went wrong: ``overrun`` or ``stuck``."""
+
+
+def advising(**advice: str) -> Callable[[FunctionType], FunctionType]:
+    """Mark a method with what to say where it goes wrong."""
+
+    def mark(method: FunctionType) -> FunctionType:
+        ADVICE[method.__code__] = advice
+        return method
+
+    return mark
+
+
+def advice(frame: FrameType | None, wrong: str) -> str:
+    """What the methods say between a frame and the kernel's own; empty if nothing."""
+    while frame is not None and MARK not in frame.f_globals:
+        if said := ADVICE.get(frame.f_code, {}).get(wrong):
+            return said
+        frame = frame.f_back
+    return ""
 
 
 def raised_at(thread: Any, error: BaseException) -> Site:

@@ -101,7 +101,7 @@ class Arrival:
             copy.wait()
         if self._queue is not None:
             self.barrier.history.copied(*self._queue)
-        self.barrier.arrive_for_copies(self._fault)
+        self.barrier.arrive_for_copies(self.site.thread, self._fault)
         self.is_complete = True
         return True
 

@@ -17,6 +17,16 @@ def why_not_written(option: str, path: Path) -> str:
     return ""
 
 
+def why_not_replaced(option: str, path: Path) -> str:
+    """Why the file that an option names cannot be read, or a new one take its place."""
+    if path.exists() and not path.is_file():
+        return f"{option}: {path} is no file"
+    folder = path.resolve().parent
+    if folder.is_dir() and not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        return f"{option}: no file can be made in {folder}"
+    return why_not_written(option, path)
+
+
 def why_not_timed() -> str:
     """Why nothing that runs here is worth timing."""
     if interpreter.active() is not None:

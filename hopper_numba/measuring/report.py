@@ -32,21 +32,20 @@ def markdown(results: Mapping[str, Any]) -> str:
     sizes: dict[tuple[int, int, int], dict[str, Mapping[str, Any]]] = {}
     for row in results["rows"]:
         sizes.setdefault((row["m"], row["n"], row["k"]), {})[row["name"]] = row
+    if not sizes:
+        return "nothing was measured"
     (first, rows), *_ = sizes.items()
+    timed = [row for row in rows.values() if "tflops" in row]
     ladder = [_cells(name, row) for name, row in rows.items()]
-    cublas = (
-        *("cuBLAS", "", f"{statistics.median(row['cublas_tflops'] for row in rows.values()):.0f}", "1", ""),
-        *("1", *(f"{next(iter(rows.values()))[f'cublas_{name}']:.2g}" for name in ("max_error", "mean_error"))),
-    )
+    if timed:
+        cublas = f"{statistics.median(row['cublas_tflops'] for row in timed):.0f}"
+        ladder.append(("cuBLAS", "", cublas, "1", "", "1", *_errors(timed[0], "cublas_")))
     titles = ("", "idea", "TFLOPS", "of cuBLAS", "range", "sustained", "max error", "mean error")
-    tables = [f"{' x '.join(map(str, first))}:", _table(titles, [*ladder, cublas])]
+    tables = [f"{' x '.join(map(str, first))}:", _table(titles, ladder)]
     if len(sizes) > 1:
+        names = dict.fromkeys(name for found in sizes.values() for name in found)
         ratios = [
-            (
-                _title(name) or PEERS[name],
-                *(f"{found[name]['ratio']:.2f}" if name in found else "" for found in sizes.values()),
-            )
-            for name in rows
+            (_title(name) or PEERS[name], *(_ratio(found.get(name, {})) for found in sizes.values())) for name in names
         ]
         tables += ["Bursts of every size, of cuBLAS:", _table(("", *(" x ".join(map(str, s)) for s in sizes)), ratios)]
     return "\n\n".join(tables)
@@ -54,15 +53,27 @@ def markdown(results: Mapping[str, Any]) -> str:
 
 def _cells(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
     idea = (STAGES[name].__doc__ or "").partition("\n")[0].partition(": ")[2].rstrip(".") if name in STAGES else ""
+    begin = (_title(name), idea or PEERS.get(name, ""))
+    if "tflops" not in row:
+        return (*begin, "wrong", "", "", "", *_errors(row))
     return (
-        _title(name),
-        idea or PEERS.get(name, ""),
+        *begin,
         f"{row['tflops']:.0f}",
         f"**{row['ratio']:.3f}**" if name in STAGES else f"{row['ratio']:.3f}",
         f"{min(row['ratios']):.3f} to {max(row['ratios']):.3f}",
         f"{row['sustained_ratio']:.3f}",
-        *(f"{row[error]:.2g}" for error in ("max_error", "mean_error")),
+        *_errors(row),
     )
+
+
+def _errors(row: Mapping[str, Any], whose: str = "") -> list[str]:
+    """The largest and the mean; JSON has None for what is no number."""
+    errors = (row[f"{whose}{name}"] for name in ("max_error", "mean_error"))
+    return ["nan" if error is None else f"{error:.2g}" for error in errors]
+
+
+def _ratio(row: Mapping[str, Any]) -> str:
+    return f"{row['ratio']:.2f}" if "ratio" in row else "wrong" if "wrong" in row else ""
 
 
 def _title(name: str) -> str:

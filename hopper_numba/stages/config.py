@@ -12,6 +12,7 @@ import functools
 import itertools
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -188,12 +189,13 @@ def read_choices(path: Path) -> Choices:
             board: {stage: Config.from_object(values) for stage, values in stages.items()}
             for board, stages in json.loads(path.read_text()).items()
         }
-    except (AttributeError, TypeError, ValueError) as error:
+    except (AttributeError, RecursionError, TypeError, ValueError) as error:
         raise ValueError(f"{path} must have configs by board and stage: {error}") from error
 
 
 def add_choice(path: Path, board: str, stage: str, config: Config) -> None:
     """Set the config of a stage on a board in a file of configs, new or old; what others set meanwhile stays."""
+    path = path.resolve()  # what a link names is replaced, not the link
     with _alone_in(path.parent):
         choices = read_choices(path) if path.exists() else {}
         choices.setdefault(board, {})[stage] = config
@@ -217,9 +219,11 @@ def write_choices(path: Path, choices: Choices) -> None:
     for board, stages in sorted(choices.items()):
         lines = [f"  {json.dumps(stage)}: {json.dumps(config.as_object())}" for stage, config in sorted(stages.items())]
         boards.append(f" {json.dumps(board)}: {{\n" + ",\n".join(lines) + "\n }")
-    new = path.with_name(f".{path.name}.{os.getpid()}")
+    new = path.with_name(f".configs.{os.getpid()}")
     try:
         new.write_text("{\n" + ",\n".join(boards) + "\n}\n")
+        if path.exists():
+            shutil.copymode(path, new)
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)

@@ -205,6 +205,12 @@ def misuses():
         mbarrier.complete_tx(smem.one, 32)
         mbarrier.arrive(smem.one, 1)
 
+    def bytes_that_nobody_expects(smem):
+        mbarrier.init(smem.one, 1)
+        mbarrier.complete_tx(smem.one, 16)
+        mbarrier.arrive(smem.one, 1)
+        mbarrier.arrive(smem.one, 1)
+
     def all_dropped(smem):
         mbarrier.init(smem.one, 3)
         mbarrier.arrive_drop(smem.one, 1)
@@ -233,15 +239,16 @@ def misuses():
     return [
         (
             before_init,
-            "barrier one is arrived on before mbarrier.init; one thread does that, and a barrier of",
+            r"barrier one is arrived on before mbarrier.init; one thread does that, .* and a barrier of the block",
             overrun,
         ),
         (too_many, r"barrier full\[1\]: 3 arrivals in phase 0, which takes only 2 more\n", overrun),
         (
             one_too_many,
-            r"takes only 0 more; thread 0 arrived in it before, and the phase waits for 96 of 128 by",
+            r"takes only 0 more; thread 0 arrived in it before; 96 of 128 bytes missing\n",
             overrun,
         ),
+        (bytes_that_nobody_expects, "in it before; 16 bytes arrived where 0 are expected\n", overrun),
         (twice, "barrier one is initialised already", overrun),
         (after_inval, "barrier one is waited for before", overrun),
         (of_another_barrier, r"barrier full\[1\] is tested with 0x[0-9a-f]+, which no arrival on it returned", misuse),
