@@ -22,22 +22,18 @@ def stuck(machine: Any, blocks: list[Any]) -> HazardError:
         lines.append(f"  block {block.index}:")
         groups: dict[tuple[str, ...], list[Any]] = {}
         for thread in block.threads:
-            if thread.exited:
-                key = ("",)
-            else:
+            said = ["exited"]
+            if not thread.exited:
                 frame = machine.frame_of(thread)
                 site = site_of(thread, frame)
                 reason, detail = thread.waiting or (None, None)
                 lacks = reason.describe(detail) if reason is not None else "runs, and only reads"
-                key = (str(site), lacks, *filter(None, [advice(frame, "stuck")]))
+                said = [f"at {site}", lacks, *filter(None, [advice(frame, "stuck")])]
                 first = first or site
-            groups.setdefault(key, []).append(thread)
-        for (place, *reasons), threads in groups.items():
+            groups.setdefault(tuple(said), []).append(thread)
+        for (where, *reasons), threads in groups.items():
             who = role(thread.index for thread in threads)
-            if not place:
-                lines.append(f"    {who}: exited")
-            else:
-                lines += [f"    {who}: at {place}", *(f"        {reason}" for reason in reasons)]
+            lines += [f"    {who}: {where}", *(f"        {reason}" for reason in reasons)]
     if machine.to_come:
         lines.append(
             f"  further blocks of the grid, {machine.to_come}, have not run: clusters run one after another here; no "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable, Iterable
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 MARK = "__hopper_numba_interpreted__"
@@ -70,10 +70,10 @@ ADVICE: dict[CodeType, dict[str, str]] = {}
 """What to say of a fault that comes of a method which kernels call, by what went wrong: ``overrun`` or ``stuck``."""
 
 
-def advising(**advice: str) -> Callable[[FunctionType], FunctionType]:
+def advising(**advice: str) -> Callable[[Callable], Callable]:
     """Mark a method with what to say where it goes wrong."""
 
-    def mark(method: FunctionType) -> FunctionType:
+    def mark(method: Callable) -> Callable:
         ADVICE[method.__code__] = advice
         return method
 
