@@ -55,12 +55,12 @@ class Finding:
         return f"{text}\n  under seed {self.seed}"
 
     def tell_shortly(self) -> str:
-        """One line: the places, and what is between them."""
+        """One line: the places, what is between them, and what would settle it."""
         places = [f"{_short(self.error.filename)}:{self.error.line}"]
         if self.error.other is not None:
             places.append(f"{_short(self.error.other[0])}:{self.error.other[1]}")
         title = str(self.error).partition("\n")[0].removeprefix(f"{self.error.kind}: ")
-        return f"{' and '.join(places)}: {title}"
+        return f"{' and '.join(places)}: {title}; add {self.error.advice}"
 
 
 def _short(filename: str) -> str:

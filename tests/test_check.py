@@ -176,6 +176,7 @@ def test_an_order_that_is_left_open_is_told_shortly_and_is_no_error(script, caps
     lines = UNDECIDED.splitlines()
     store, write = (i + 1 for text in ("tma.store(", "st_shared") for i, line in enumerate(lines) if text in line)
     assert between.strip().startswith(f"{path}:{store} and {path}:{write}: tma.store follows memory.st_shared_b32; ")
+    assert between.endswith("leaves open; add the fence by the threads that wrote, before the barrier")
     assert not counts
     assert check.main(["--json", path]) == 0
     assert [(found["kind"], found["is_error"]) for found in objects(capsys)] == [("undecided-order", False)]
