@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import operator
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ SIZE = (8192, 8192, 8192)
 REPEATS = 5
 COOLDOWN = 3.0  # seconds of rest before a burst
 PICTURES = (".png", ".svg", ".pdf")
+DRAWN = operator.itemgetter("dtype", "accumulate", "cublas_tflops")  # what a picture needs beyond a line
 NAMES = {dtype.name: dtype for dtype in DTYPES}
 
 
@@ -172,7 +174,8 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         for row in results["rows"]:
             line(row)
-            _ = "tflops" not in row or (row["dtype"], row["accumulate"], row["cublas_tflops"])
+            if "tflops" in row:
+                DRAWN(row)
         _head(results["environment"])
         return {"environment": {**results["environment"]}, "rows": results["rows"]}
     except (KeyError, TypeError) as error:

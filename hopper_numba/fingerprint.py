@@ -6,6 +6,7 @@ Numba's own code, the toolkit and this package are.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import hashlib
@@ -98,9 +99,9 @@ def _parts(value: Any, seen: set[int]) -> Iterator[str | bytes]:
             seen.add(id(value))
             yield from _code(value.__code__)
             yield from _parts((value.__defaults__, value.__kwdefaults__), seen)
-            for name, captured in _captured(value):
+            for name, reached in _reached(value):
                 yield name
-                yield from _parts(captured, seen)
+                yield from _parts(reached, seen)
     elif isinstance(value, _Intrinsic) and not _is_library(value._defn):
         yield from _parts(value._defn, seen)
     elif isinstance(value, enum.EnumType):
@@ -162,13 +163,20 @@ def _names(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*inner)
 
 
-def _captured(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """The globals, the closure's cells, and the members of modules that a function names."""
+def captured(function: types.FunctionType) -> dict[str, Any]:
+    """The globals and the closure's cells that a function names, and the functions inside it."""
     names = sorted(_names(function.__code__))
     found = {name: function.__globals__[name] for name in names if name in function.__globals__}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        found[name] = cell.cell_contents
-    for name, value in found.items():
+        with contextlib.suppress(ValueError):  # not assigned yet
+            found[name] = cell.cell_contents
+    return found
+
+
+def _reached(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """What a function captures, and the members of modules that it names."""
+    names = sorted(_names(function.__code__))
+    for name, value in captured(function).items():
         yield from _members(name, value, names, depth=4)
 
 

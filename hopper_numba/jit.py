@@ -6,7 +6,6 @@ of shared memory, and is refused before the launch where its budgets cannot hold
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import inspect
 import math
@@ -26,6 +25,7 @@ from hopper_numba.arguments import ADDRESS, BoundLaunch, Configuration, as_param
 from hopper_numba.compile import Compiled, Resources, compile_kernel
 from hopper_numba.device import check, current_device, require_hopper
 from hopper_numba.diagnosis import explain
+from hopper_numba.fingerprint import captured
 from hopper_numba.pipeline import Pipeline
 from hopper_numba.residency import too_many_blocks
 from hopper_numba.roles import Roles
@@ -113,13 +113,7 @@ def jit(
 
 def _check_roles(function: FunctionType, threads: int, shared: SharedLayout | None, blocks: int) -> None:
     """Refuse threads, and blocks of a cluster, that do not fit the roles that a kernel names and its pipelines."""
-    names = (*function.__code__.co_names, *function.__code__.co_freevars)
-    captured = dict(function.__globals__)
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        with contextlib.suppress(ValueError):  # not assigned yet
-            captured[name] = cell.cell_contents
-    for name in names:
-        roles = captured.get(name)
+    for name, roles in captured(function).items():
         if isinstance(roles, Roles) and roles.threads != threads:
             raise ValueError(f"jit: threads must be {name}.threads, {roles.threads}; got {threads}")
     for name, member in shared.members.items() if shared is not None else ():

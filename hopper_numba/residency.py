@@ -1,8 +1,11 @@
 """How many blocks an SM can hold at once."""
 
-# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", of an SM
-SHARED_NBYTES, RESERVED_NBYTES = 228 * 1024, 1024  # the latter of each block, by the system
-THREADS, WARP, UNIT_NBYTES = 2048, 32, 128  # blocks take whole warps, and whole units of shared memory
+from hopper_numba.shared import SHARED_NBYTES
+
+# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"
+RESERVED_NBYTES = 1024  # of each block, by the system
+SM_NBYTES, SM_THREADS = SHARED_NBYTES + RESERVED_NBYTES, 2048
+WARP, UNIT_NBYTES = 32, 128  # blocks take whole warps, and whole units of shared memory
 
 
 def too_many_blocks(blocks: int, threads: int, shared_nbytes: int) -> str:
@@ -19,13 +22,13 @@ def too_many_blocks(blocks: int, threads: int, shared_nbytes: int) -> str:
     str
     """
     taken = -(-threads // WARP) * WARP
-    if blocks * taken > THREADS:
-        return f"an SM has {THREADS} threads; {blocks} blocks x {taken} = {blocks * taken}"
+    if blocks * taken > SM_THREADS:
+        return f"an SM has {SM_THREADS} threads; {blocks} blocks x {taken} = {blocks * taken}"
     nbytes = -(-shared_nbytes // UNIT_NBYTES) * UNIT_NBYTES
     needed = blocks * (nbytes + RESERVED_NBYTES)
-    if needed > SHARED_NBYTES:
+    if needed > SM_NBYTES:
         return (
-            f"an SM has {SHARED_NBYTES} bytes of shared memory; {blocks} blocks x ({nbytes} + {RESERVED_NBYTES} "
+            f"an SM has {SM_NBYTES} bytes of shared memory; {blocks} blocks x ({nbytes} + {RESERVED_NBYTES} "
             f"reserved) = {needed}"
         )
     return ""

@@ -237,7 +237,11 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "[" * 100_000, '{"a": []}', '{"a": {"v0": {}}}', '{"a": {"v0": {"tile": [0, 8, 8]}}}']
+    "text",
+    [
+        *("", "[]", '{"a": []}', '{"a": {"v0": {}}}', '{"a": {"v0": {"tile": [0, 8, 8]}}}'),
+        pytest.param("[" * 100_000, id="deep"),
+    ],
 )
 def test_a_file_of_something_else_is_refused(tmp_path, text):
     path = tmp_path / "choices.json"

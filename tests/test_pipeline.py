@@ -248,40 +248,6 @@ def test_a_report_says_which_call_is_missing(call, says):
     assert says in str(what_is_reported(ring, kernel, mutant))
 
 
-@pytest.mark.parametrize(
-    ("loads", "releases", "says"),
-    [
-        (False, True, "its producers acquire a stage, load all its tiles to full, and go on by producer_advance"),
-        (True, False, "its consumers give every stage back, the last one too"),
-    ],
-)
-def test_a_report_says_what_the_others_have_to_do(loads, releases, says):
-    roles = Roles(consumers=warps(1), producer=warps(1))
-    shared = SharedLayout(pipe=Pipeline(2, roles.producer, roles.consumers, a=SMALL))
-
-    @jit(threads=roles.threads, shared=shared)
-    def kernel(source):
-        smem = shared.open()
-        if roles.producer.here() and roles.producer.elected():
-            smem.pipe.init()
-        cuda.syncthreads()
-        pipe = smem.pipe.open()
-        if roles.consumers.here():
-            pipe.consumer_wait()
-            if releases:
-                pipe.consumer_release()
-        elif roles.producer.elected():
-            pipe.producer_acquire()
-            if loads:
-                tma.load(pipe.a, source, (0, 0), pipe.full)
-            pipe.producer_advance()
-            pipe.producer_drain()
-
-    with pytest.raises(HazardError) as caught, interpret():
-        kernel[1](TensorMap(np.zeros((64, 64), np.float16), SMALL))
-    assert says in str(caught.value)
-
-
 def released_too_early(by_wgmma):
     """A stage is given back before it has been read."""
     roles = Roles(consumers=warp_groups(1), producer=warps(1))

@@ -376,6 +376,35 @@ def test_a_cursor_opened_in_a_loop():
     assert source_line(error) == "smem.pipe.open()"
 
 
+def wait_for_nothing(pipe):
+    if TEAM.consumers.here():
+        pipe.consumer_wait()
+    elif TEAM.producer.elected():
+        pipe.producer_acquire()
+
+
+def drain_what_is_kept(pipe):
+    if TEAM.producer.here() and TEAM.producer.elected():
+        pipe.producer_acquire()
+        pipe.producer_advance()
+        pipe.producer_drain()
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (
+            wait_for_nothing,
+            "its producers acquire a stage, load all its tiles to full, and go on by producer_advance",
+        ),
+        (drain_what_is_kept, "its consumers give every stage back, the last one too"),
+    ],
+)
+def test_a_deadlock_says_what_the_others_have_to_do(body, says):
+    error = caught(team(cuda.jit(device=True)(body)), threads=TEAM.threads, shared=RING)
+    assert says in str(error)
+
+
 @pytest.mark.parametrize("method", ["consumer_advance", "consumer_release"])
 def test_a_second_stage_is_not_kept(method):
     keep = cuda.jit(device=True)(lambda pipe: pipe.consumer_advance())

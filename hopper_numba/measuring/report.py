@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hopper_numba.matmul import STAGES
+from hopper_numba.measuring.results import errors_of
 
 PEERS = {"triton": "Triton, persistent with TMA", "cublas-fp16": "cuBLAS with float16 accumulation"}
 
@@ -39,7 +40,7 @@ def markdown(results: Mapping[str, Any]) -> str:
     ladder = [_cells(name, row) for name, row in rows.items()]
     if timed:
         cublas = f"{statistics.median(row['cublas_tflops'] for row in timed):.0f}"
-        ladder.append(("cuBLAS", "", cublas, "1", "", "1", *_errors(timed[0], "cublas_")))
+        ladder.append(("cuBLAS", "", cublas, "1", "", "1", *errors_of(timed[0], 2, "cublas_")))
     titles = ("", "idea", "TFLOPS", "of cuBLAS", "range", "sustained", "max error", "mean error")
     tables = [f"{' x '.join(map(str, first))}:", _table(titles, ladder)]
     if len(sizes) > 1:
@@ -55,21 +56,15 @@ def _cells(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
     idea = (STAGES[name].__doc__ or "").partition("\n")[0].partition(": ")[2].rstrip(".") if name in STAGES else ""
     begin = (_title(name), idea or PEERS.get(name, ""))
     if "tflops" not in row:
-        return (*begin, "wrong", "", "", "", *_errors(row))
+        return (*begin, "wrong", "", "", "", *errors_of(row, 2))
     return (
         *begin,
         f"{row['tflops']:.0f}",
         f"**{row['ratio']:.3f}**" if name in STAGES else f"{row['ratio']:.3f}",
         f"{min(row['ratios']):.3f} to {max(row['ratios']):.3f}",
         f"{row['sustained_ratio']:.3f}",
-        *_errors(row),
+        *errors_of(row, 2),
     )
-
-
-def _errors(row: Mapping[str, Any], whose: str = "") -> list[str]:
-    """The largest and the mean; JSON has None for what is no number."""
-    errors = (row[f"{whose}{name}"] for name in ("max_error", "mean_error"))
-    return ["nan" if error is None else f"{error:.2g}" for error in errors]
 
 
 def _ratio(row: Mapping[str, Any]) -> str:

@@ -124,5 +124,11 @@ def line(row: Mapping[str, Any]) -> str:
         f"{row['sustained_ratio']:.3f}",
         f"{row['sustained_state']['sm_mhz']:.0f}",
         f"{row['sustained_state']['watts']:.0f}",
-        *("nan" if row[name] is None else f"{row[name]:.3g}" for name in ("max_error", "mean_error")),
+        *errors_of(row, digits=3),
     )
+
+
+def errors_of(row: Mapping[str, Any], digits: int, whose: str = "") -> list[str]:
+    """The largest error and the mean in words: ours, or another's by the beginning of the keys. JSON has no NaN."""
+    errors = (row[f"{whose}{name}"] for name in ("max_error", "mean_error"))
+    return ["nan" if error is None else f"{error:.{digits}g}" for error in errors]

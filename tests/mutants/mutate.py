@@ -16,12 +16,13 @@ from typing import Any
 
 from numba import cuda
 
+from hopper_numba.fingerprint import captured
 from hopper_numba.intrinsics.ptx import Instruction
 from hopper_numba.intrinsics.tiles import Barriers, Shared, Tile
 from hopper_numba.pipeline import NAMES, Cursor, Pipeline
 from hopper_numba.shared import SharedLayout
 
-from .reach import Reached, captured_by
+from .reach import Reached
 
 SYNCHRONISING = (
     "barrier.",
@@ -276,7 +277,7 @@ def _within(definition: ast.AST, function: types.FunctionType, name: str) -> set
 def _value(node: ast.expr, function: types.FunctionType) -> Any:
     """What an expression of names and attributes is in a function; None if only the run tells."""
     if isinstance(node, ast.Name):
-        return captured_by(function).get(node.id)
+        return captured(function).get(node.id)
     if isinstance(node, ast.Attribute):
         return getattr(_value(node.value, function), node.attr, None)
     return None

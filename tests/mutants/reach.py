@@ -8,6 +8,7 @@ from typing import Any
 
 from numba.cuda.dispatcher import CUDADispatcher
 
+from hopper_numba.fingerprint import captured
 from hopper_numba.shared import SharedLayout
 
 LIBRARIES = ("builtins", "numba", "numpy", "math", "operator", "ml_dtypes")
@@ -78,15 +79,8 @@ class Reached:
         self.functions.append(function)
         names = set(names_of(function.__code__))
         self._names |= names
-        captured = captured_by(function)
-        for name in sorted(names & captured.keys()):
-            self._visit(captured[name], names)
-
-
-def captured_by(function: types.FunctionType) -> dict[str, Any]:
-    """The globals that a function may name, and what its closure holds."""
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return {**function.__globals__, **{name: cell.cell_contents for name, cell in cells}}
+        for _, value in sorted(captured(function).items()):
+            self._visit(value, names)
 
 
 def names_of(code: types.CodeType) -> Iterator[str]:
